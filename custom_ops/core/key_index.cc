@@ -1,0 +1,70 @@
+#include "core/key_index.h"
+
+#include <algorithm>
+
+#include "core/prefetch.h"
+
+namespace tfsparse {
+namespace {
+
+constexpr uint32_t kNumSubIndexes = 256;
+
+// How many keys ahead the probes are prefetched. 8 to 32 measure alike (bench/core).
+constexpr size_t kAhead = 16;
+
+// The digits of `i` mirrored: 0, 1/2, 1/4, 3/4, ... so that neighbours are far apart in phase.
+double VanDerCorput(uint32_t i) {
+  double phase = 0;
+  for (double digit = 0.5; i > 0; i >>= 1, digit /= 2) phase += (i & 1) * digit;
+  return phase;
+}
+
+}  // namespace
+
+KeyIndex::KeyIndex(BucketRange buckets) : buckets_(buckets) {
+  const uint32_t num_subs = std::min(kNumSubIndexes, std::max(buckets.size(), 1u));
+  subs_per_bucket_ = (uint64_t{num_subs} << 32) / std::max(buckets.size(), 1u);
+  subs_.reserve(num_subs);
+  uint32_t first = buckets.first;
+  for (uint32_t bucket = buckets.first; bucket < buckets.last; ++bucket) {
+    const bool last_of_sub = bucket + 1 == buckets.last ||
+                             NumberOf(Hash{bucket + 1} << 48) != NumberOf(Hash{bucket} << 48);
+    if (!last_of_sub) continue;
+    const Hash last_hash = (Hash{bucket} << 48) | 0xffffffffffffu;
+    subs_.emplace_back(Hash{first} << 48, last_hash,
+                       VanDerCorput(static_cast<uint32_t>(subs_.size())));
+    first = bucket + 1;
+  }
+}
+
+void KeyIndex::Find(Span<const Hash> hashes, Location* locations) const {
+  const SubIndex* subs[kAhead];
+  const SubIndex::Slot* homes[kAhead];
+  const size_t n = hashes.size();
+  for (size_t i = 0; i < n + kAhead; ++i) {
+    const size_t place = i % kAhead;
+    if (i >= kAhead) {
+      const size_t ready = i - kAhead;
+      locations[ready] = subs[place]->Find(hashes[ready], homes[place]);
+    }
+    if (i < n) {
+      subs[place] = &SubIndexOf(hashes[i]);
+      homes[place] = subs[place]->Home(hashes[i]);
+      Prefetch(homes[place]);
+    }
+  }
+}
+
+size_t KeyIndex::size() const {
+  size_t total = 0;
+  for (const SubIndex& sub : subs_) total += sub.size();
+  return total;
+}
+
+size_t KeyIndex::bytes() const {
+  size_t total = 0;
+  for (const SubIndex& sub : subs_) total += sub.bytes();
+  return total;
+}
+
+}  // namespace tfsparse

@@ -1,0 +1,41 @@
+#ifndef TFSPARSE_CORE_OPTIMIZER_H_
+#define TFSPARSE_CORE_OPTIMIZER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace tfsparse {
+
+// What a table does with the summed gradient of a row. It knows the layout of the slots that
+// stand behind the parameters in the row; the table knows only how many floats they take.
+// Objects are immutable and may be shared by threads.
+//
+// All rules are lazy: a row changes only in steps that have a gradient for its key.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  virtual size_t slot_floats(size_t dim) const = 0;
+
+  // Gives the slots of a new row their first values.
+  virtual void InitSlots(size_t dim, float* slots) const = 0;
+
+  // Updates one row, [parameters (dim) | slots], by its gradient [dim].
+  virtual void Apply(size_t dim, float learning_rate, const float* gradient,
+                     float* row) const = 0;
+};
+
+// `kind`, what `arguments` mean, and the slots:
+//   "none"     {}                                   no slots; cannot be applied
+//   "sgd"      {}                                   no slots
+//   "adagrad"  {initial_accumulator_value, epsilon} accumulator [dim]
+//   "adam"     {beta_1, beta_2, epsilon}            m [dim], v [dim], t [1]: the row's updates
+Status MakeOptimizer(const std::string& kind, const std::vector<float>& arguments,
+                     std::unique_ptr<Optimizer>* optimizer);
+
+}  // namespace tfsparse
+
+#endif  // TFSPARSE_CORE_OPTIMIZER_H_

@@ -1,0 +1,131 @@
+#ifndef TFSPARSE_CORE_TABLE_H_
+#define TFSPARSE_CORE_TABLE_H_
+
+#include <functional>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "core/executor.h"
+#include "core/initializer.h"
+#include "core/key_index.h"
+#include "core/optimizer.h"
+#include "core/plan.h"
+#include "core/row_pages.h"
+#include "core/status.h"
+
+namespace tfsparse {
+
+struct TableOptions {
+  std::string name;                      // for error messages
+  size_t dim = 0;                        // floats of the parameter, 1 to 65,536
+  uint32_t rank = 0;                     // this shard holds BucketsOfRank(rank, num_ranks)
+  uint32_t num_ranks = 1;
+  uint64_t seed = 0;
+  std::string initializer = "constant";  // see MakeInitializer()
+  std::vector<float> initializer_arguments = {0.0f};
+  float default_value = 0.0f;            // what lookups of absent keys read
+
+  Status Validate() const;
+};
+
+struct TableStats {
+  size_t rows = 0;              // committed
+  size_t provisional_rows = 0;  // reserved by plans that have not ended
+  size_t row_bytes = 0;         // of one row: parameters and slots
+  size_t index_bytes = 0;
+  size_t page_bytes = 0;
+};
+
+// Table is one rank's shard of an embedding table: an index from key to row, and the rows,
+// each [parameters (dim) | optimizer slots].
+//
+// The state of a table is defined by the applied steps alone. Calls have a phase:
+//   stage  Stage()                    reserves rows, changes nothing that others can see
+//   apply  Apply(), Bind()            the only calls that change the state
+//   read   Read(), Lookup(), size(), Scan(), Stats()
+// One call of each changing phase at a time; a stager, an applier and any number of readers may
+// run together. Keys passed to one Stage() call must be distinct and belong to this shard.
+//
+// How two threads could go wrong, and do not: the stager finds key 7 provisional, held by plan
+// A; the applier drops A, which frees the row; the stager hands out a freed row. Therefore
+// Stage() takes what it finds under the shared lock only for committed rows, which stay; it
+// settles the rest under the exclusive lock, by a second probe.
+class Table : public std::enable_shared_from_this<Table> {
+ public:
+  static Status Create(const TableOptions& options, std::shared_ptr<Table>* table);
+
+  // Stage. On an error nothing is reserved.
+  Status Stage(Span<const Key> keys, Executor* executor, std::shared_ptr<Plan>* plan);
+
+  // Read. Copies the parameters of the plan's rows to out [keys, dim].
+  void Read(const Plan& plan, Executor* executor, float* out) const;
+
+  // Read. The same for keys that repeat: out[i] = the row of the plan's key positions[i].
+  void Read(const Plan& plan, Span<const int32_t> positions, Executor* executor,
+            float* out) const;
+
+  // Apply. Updates each row of the plan by its gradient, gradients [keys, dim], and commits the
+  // plan. A table without an optimizer refuses.
+  Status Apply(float learning_rate, const float* gradients, Executor* executor, Plan* plan);
+
+  // Read. Copies the parameters of committed keys, and the default for all others, to out
+  // [keys, dim]. Keys may repeat.
+  Status Lookup(Span<const Key> keys, Executor* executor, float* out) const;
+
+  // Read. The number of committed rows.
+  size_t size() const;
+
+  // Read. Calls visit(hash, row) for committed rows in the order of their hashes, beginning
+  // with the first that is not smaller than `from`, until it returns false. A row comes whole,
+  // slots included. `visit` must not call the table.
+  using Visitor = std::function<bool(Hash hash, Span<const float> row)>;
+  void Scan(Hash from, const Visitor& visit) const;
+
+  // Read.
+  TableStats Stats() const;
+
+  // Apply. Gives the table its optimizer, once; rows that exist get slots. Binding it again
+  // with equal arguments does nothing, with others it fails.
+  Status Bind(const std::string& optimizer, const std::vector<float>& arguments);
+
+  const TableOptions& options() const { return options_; }
+  size_t dim() const { return options_.dim; }
+  size_t row_floats() const;  // read
+
+ private:
+  friend class Plan;
+
+  explicit Table(const TableOptions& options);
+
+  // False when a key belongs to another rank.
+  bool HashKeys(const Key* keys, Span<Hash> hashes) const;
+
+  // The parts of Stage() and Apply() that need the index alone.
+  void Reserve(size_t position, Plan* plan);
+  void Commit(Plan* plan);
+  void Drop(Plan* plan);
+
+  void CopyRows(Span<const Location> locations, float* out) const;
+  Status ForeignKeys() const;
+  Status OutOfMemory() const;
+
+  TableOptions options_;
+  std::unique_ptr<Initializer> initializer_;
+
+  // Lock order: rows before index.
+  mutable std::shared_mutex rows_mutex_;  // what the rows hold, and their width
+  std::unique_ptr<Optimizer> optimizer_;
+  std::string optimizer_kind_ = "none";
+  std::vector<float> optimizer_arguments_;
+  std::unique_ptr<RowPages> pages_;
+
+  mutable std::shared_mutex index_mutex_;  // the index, and which rows exist
+  KeyIndex index_;
+  size_t num_provisional_ = 0;
+};
+
+}  // namespace tfsparse
+
+#endif  // TFSPARSE_CORE_TABLE_H_

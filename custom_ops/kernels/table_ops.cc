@@ -1,0 +1,240 @@
+// Each kernel: the table, the inputs, the outputs, one call of the core, its status.
+
+#include "core/mix.h"
+#include "kernels/convert.h"
+#include "kernels/plan_variant.h"
+#include "kernels/table_resource.h"
+
+namespace tfsparse {
+namespace {
+
+namespace tf = ::tensorflow;
+using TablePtr = tf::core::RefCountPtr<TableResource>;
+
+class TableOp : public tf::OpKernel {
+ public:
+  explicit TableOp(tf::OpKernelConstruction* ctx) : tf::OpKernel(ctx) {
+    int64_t dim, rank, num_ranks, seed;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("table_name", &options_.name));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("dim", &dim));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("rank", &rank));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_ranks", &num_ranks));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("seed", &seed));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("initializer", &options_.initializer));
+    options_.initializer_arguments.clear();  // GetAttr appends
+    OP_REQUIRES_OK(ctx,
+                   ctx->GetAttr("initializer_arguments", &options_.initializer_arguments));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("default_value", &options_.default_value));
+    options_.dim = static_cast<size_t>(dim);
+    options_.rank = static_cast<uint32_t>(rank);
+    options_.num_ranks = static_cast<uint32_t>(num_ranks);
+    options_.seed = static_cast<uint64_t>(seed);
+  }
+
+  void Compute(tf::OpKernelContext* ctx) override {
+    std::shared_ptr<Table> table;
+    OP_REQUIRES_OK(ctx, ToTensorFlow(Table::Create(options_, &table)));
+    tf::Tensor handle(tf::DT_RESOURCE, tf::TensorShape({}));
+    handle.scalar<tf::ResourceHandle>()() = tf::ResourceHandle::MakeRefCountingHandle(
+        new TableResource(std::move(table)), ctx->device()->name());
+    ctx->set_output(0, handle);
+  }
+
+ private:
+  TableOptions options_;
+};
+
+class BindOp : public tf::OpKernel {
+ public:
+  explicit BindOp(tf::OpKernelConstruction* ctx) : tf::OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("optimizer", &optimizer_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("arguments", &arguments_));
+  }
+
+  void Compute(tf::OpKernelContext* ctx) override {
+    TablePtr table;
+    OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
+    OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->Bind(optimizer_, arguments_)));
+  }
+
+ private:
+  std::string optimizer_;
+  std::vector<float> arguments_;
+};
+
+class StageOp : public tf::OpKernel {
+ public:
+  explicit StageOp(tf::OpKernelConstruction* ctx) : tf::OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("distinct", &distinct_));
+  }
+
+  void Compute(tf::OpKernelContext* ctx) override {
+    TablePtr table;
+    OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
+    Span<const Key> keys;
+    OP_REQUIRES_OK(ctx, ListFrom(ctx, 1, &keys));
+    tf::Tensor* output;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, tf::TensorShape({}), &output));
+    PoolExecutor executor(ctx);
+    auto staged = std::make_shared<StagedPlan>();
+    Status status;
+    if (distinct_) {
+      status = table->table()->Stage(keys, &executor, &staged->plan);
+    } else {
+      table->WithGrouper([&](KeyGrouper* grouper) {
+        grouper->Group(keys, 1);
+        staged->positions = grouper->positions();
+        status = table->table()->Stage(grouper->unique(), &executor, &staged->plan);
+      });
+    }
+    OP_REQUIRES_OK(ctx, ToTensorFlow(status));
+    table->KeepPlan(staged->plan);
+    output->scalar<tf::Variant>()() = PlanVariant{std::move(staged)};
+  }
+
+ private:
+  bool distinct_;
+};
+
+class ReadPlanOp : public tf::OpKernel {
+ public:
+  using tf::OpKernel::OpKernel;
+
+  void Compute(tf::OpKernelContext* ctx) override {
+    TablePtr table;
+    OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
+    const auto* plan = ctx->input(1).scalar<tf::Variant>()().get<PlanVariant>();
+    OP_REQUIRES(ctx, plan != nullptr,
+                tf::errors::InvalidArgument("`plan` does not come from Tfsparse>Stage."));
+    const StagedPlan& staged = *plan->staged;
+    const bool distinct = staged.positions.empty();
+    PoolExecutor executor(ctx);
+    float* rows;
+    const size_t num_keys = distinct ? staged.plan->hashes().size() : staged.positions.size();
+    OP_REQUIRES_OK(ctx, AllocateRows(ctx, 0, num_keys, table->table()->dim(), &rows));
+    if (distinct) {
+      table->table()->Read(*staged.plan, &executor, rows);
+    } else {
+      table->table()->Read(*staged.plan, staged.positions, &executor, rows);
+    }
+  }
+};
+
+class LookupOp : public tf::OpKernel {
+ public:
+  using tf::OpKernel::OpKernel;
+
+  void Compute(tf::OpKernelContext* ctx) override {
+    TablePtr table;
+    OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
+    Span<const Key> keys;
+    OP_REQUIRES_OK(ctx, ListFrom(ctx, 1, &keys));
+    float* rows;
+    OP_REQUIRES_OK(ctx, AllocateRows(ctx, 0, keys.size(), table->table()->dim(), &rows));
+    PoolExecutor executor(ctx);
+    OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->Lookup(keys, &executor, rows)));
+  }
+};
+
+class ApplyOp : public tf::OpKernel {
+ public:
+  using tf::OpKernel::OpKernel;
+
+  void Compute(tf::OpKernelContext* ctx) override {
+    TablePtr table;
+    OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
+    Span<const Key> keys;
+    OP_REQUIRES_OK(ctx, ListFrom(ctx, 1, &keys));
+    const float* gradients;
+    OP_REQUIRES_OK(ctx, RowsFrom(ctx, 2, keys.size(), table->table()->dim(), &gradients));
+    const float learning_rate = ctx->input(3).scalar<float>()();
+    PoolExecutor executor(ctx);
+    std::shared_ptr<Plan> plan = table->TakePlan(keys);
+    if (plan == nullptr) {
+      OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->Stage(keys, &executor, &plan)));
+    }
+    OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->Apply(learning_rate, gradients, &executor,
+                                                           plan.get())));
+  }
+};
+
+class SizeOp : public tf::OpKernel {
+ public:
+  using tf::OpKernel::OpKernel;
+
+  void Compute(tf::OpKernelContext* ctx) override {
+    TablePtr table;
+    OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
+    tf::Tensor* size;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, tf::TensorShape({}), &size));
+    size->scalar<int64_t>()() = static_cast<int64_t>(table->table()->size());
+  }
+};
+
+class ScanOp : public tf::OpKernel {
+ public:
+  using tf::OpKernel::OpKernel;
+
+  void Compute(tf::OpKernelContext* ctx) override {
+    TablePtr table;
+    OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
+    const auto start = static_cast<Hash>(ctx->input(1).scalar<int64_t>()());
+    const int64_t max_rows = ctx->input(2).scalar<int64_t>()();
+    OP_REQUIRES(ctx, max_rows > 0,
+                tf::errors::InvalidArgument("`max_rows` must be positive. Received: ", max_rows));
+    std::vector<Key> keys;
+    std::vector<float> rows;
+    size_t row_floats = table->table()->row_floats();
+    Hash next = start;
+    bool done = true;
+    table->table()->Scan(start, [&](Hash hash, Span<const float> row) {
+      if (static_cast<int64_t>(keys.size()) == max_rows) {
+        next = hash;
+        done = false;
+        return false;
+      }
+      keys.push_back(KeyOf(hash));
+      rows.insert(rows.end(), row.begin(), row.end());
+      row_floats = row.size();
+      return true;
+    });
+    OP_REQUIRES_OK(ctx, OutputList<Key>(ctx, 0, keys));
+    float* out;
+    OP_REQUIRES_OK(ctx, AllocateRows(ctx, 1, keys.size(), row_floats, &out));
+    std::copy(rows.begin(), rows.end(), out);
+    tf::Tensor* tensor;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(2, tf::TensorShape({}), &tensor));
+    tensor->scalar<int64_t>()() = static_cast<int64_t>(next);
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(3, tf::TensorShape({}), &tensor));
+    tensor->scalar<bool>()() = done;
+  }
+};
+
+class StatsOp : public tf::OpKernel {
+ public:
+  using tf::OpKernel::OpKernel;
+
+  void Compute(tf::OpKernelContext* ctx) override {
+    TablePtr table;
+    OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
+    const TableStats stats = table->table()->Stats();
+    const std::vector<int64_t> numbers = {
+        static_cast<int64_t>(stats.rows), static_cast<int64_t>(stats.provisional_rows),
+        static_cast<int64_t>(stats.row_bytes), static_cast<int64_t>(stats.index_bytes),
+        static_cast<int64_t>(stats.page_bytes)};
+    OP_REQUIRES_OK(ctx, OutputList<int64_t>(ctx, 0, numbers));
+  }
+};
+
+TFSPARSE_REGISTER("Table", TableOp);
+TFSPARSE_REGISTER("Bind", BindOp);
+TFSPARSE_REGISTER("Stage", StageOp);
+TFSPARSE_REGISTER("ReadPlan", ReadPlanOp);
+TFSPARSE_REGISTER("Lookup", LookupOp);
+TFSPARSE_REGISTER("Apply", ApplyOp);
+TFSPARSE_REGISTER("Size", SizeOp);
+TFSPARSE_REGISTER("Scan", ScanOp);
+TFSPARSE_REGISTER("Stats", StatsOp);
+
+}  // namespace
+}  // namespace tfsparse
