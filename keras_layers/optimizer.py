@@ -1,0 +1,216 @@
+"""`tfs.DistributedOptimizer`: a Keras optimizer that also trains tables, over all ranks."""
+
+import tensorflow as tf
+
+from tfsparse.embedding import gradients
+from tfsparse.embedding.table import optimizers_of_tables, table_of
+from tfsparse.keras_layers.rules import rule_of
+
+_KERAS = tf.keras.optimizers
+_LossScaleOptimizer = tf.keras.mixed_precision.LossScaleOptimizer
+
+_classes = {}
+
+
+def DistributedOptimizer(optimizer):
+    """Makes a Keras optimizer train tables, and average gradients over the global batch.
+
+    Needed to train tables, on one process too, and instead of `hvd.DistributedOptimizer`. Dense
+    variables are updated by the Keras optimizer as ever; rows of `optimizer="auto"` tables
+    follow its rule (SGD, Adagrad or Adam) and its rate of the step, schedules and callbacks
+    that set the rate included. `clipnorm`, `global_clipnorm` and `clipvalue` apply to the
+    gradients of the global batch, dense ones and rows, with equal results on all ranks.
+
+    A gradient that is not finite, on any rank, fails the step on all ranks before anything is
+    updated; inside a `LossScaleOptimizer` it makes all ranks skip the step.
+
+    In own training loops use `tape.gradient` and `apply_gradients` (or `minimize`) as usual.
+
+    Compiling a model anew keeps the rows and their slots, while Keras starts the slots of dense
+    variables afresh; a table keeps the rule it was first trained with, and another rule is an
+    error.
+
+    Args:
+        optimizer: a `tf.keras.optimizers.Optimizer`, a legacy one, or a `LossScaleOptimizer`
+            around one.
+
+    Returns:
+        The same object. Its class is replaced by a subclass of its class.
+
+    Raises:
+        TypeError: `optimizer` is not a Keras optimizer, or is wrapped by Horovod.
+    """
+    if isinstance(optimizer, _TrainsTables):
+        return optimizer
+    if isinstance(optimizer, _LossScaleOptimizer):
+        DistributedOptimizer(optimizer.inner_optimizer)
+        return optimizer
+    if isinstance(optimizer, str):
+        optimizer = _KERAS.get(optimizer)
+    keras_class = type(optimizer)
+    if "horovod" in keras_class.__module__ or hasattr(optimizer, "_allreduce_grads"):
+        raise TypeError(
+            "tfs.DistributedOptimizer takes the place of hvd.DistributedOptimizer: pass the Keras "
+            f"optimizer itself. Received: {keras_class.__name__} wrapped by Horovod."
+        )
+    if isinstance(optimizer, _KERAS.legacy.Optimizer):
+        mixin = _LegacyTrainsTables
+    elif isinstance(optimizer, _KERAS.Optimizer):
+        mixin = _NewTrainsTables
+    else:
+        raise TypeError(f"Expected a Keras optimizer. Received: {optimizer!r}.")
+    optimizer.__class__ = _class_for(keras_class, mixin)
+    optimizer._start()
+    return optimizer
+
+
+def _class_for(keras_class, mixin):
+    if keras_class not in _classes:
+        made = type(
+            "DistributedOptimizer",
+            (mixin, keras_class),
+            {"keras_class": keras_class, "__module__": __name__, "__doc__": keras_class.__doc__},
+        )
+        register = tf.keras.utils.register_keras_serializable("tfsparse", "DistributedOptimizer")
+        _classes[keras_class] = register(made)
+    return _classes[keras_class]
+
+
+class _TrainsTables:
+    """What both generations of Keras optimizers share.
+
+    The reduction over ranks happens in the method that Keras calls to aggregate gradients: a
+    `LossScaleOptimizer` calls it outside of its `tf.cond`, where collectives may stand.
+    """
+
+    keras_class = None
+
+    def _start(self):
+        # Clipping is ours: the inner optimizer would clip before the reduction, by norms that
+        # differ from rank to rank.
+        names = ("clipnorm", "global_clipnorm", "clipvalue")
+        limits = {name: getattr(self, name, None) for name in names}
+        self._clip = gradients.Clip(**limits)
+        for name, limit in limits.items():
+            if limit is not None:
+                setattr(self, name, None)
+        try:
+            self._rule = rule_of(self, self.keras_class)
+        except ValueError as error:
+            self._rule = error  # matters only if an "auto" table asks for the rule
+        optimizers_of_tables.add(self)
+
+    def _apply_all(self, reduced, apply_dense, rate_of_step):
+        reduced = list(reduced)
+        if not reduced:
+            return apply_dense([])
+        check = gradients.check_finite(reduced)
+        reduced = gradients.clip(reduced, self._clip)
+        dense = [(g, v) for g, v in reduced if table_of(v) is None]
+        tables = [(g, table_of(v)) for g, v in reduced if table_of(v) is not None]
+        # The dependency ties the update, `iterations` included, to the data of the step: with a
+        # dataset of unknown length Keras runs the part of a step that depends on no data once
+        # too often.
+        with tf.control_dependencies([] if check is None else [check]):
+            result = apply_dense(dense)
+            if not dense:
+                result = self.iterations.assign_add(1)
+        with tf.control_dependencies([] if check is None else [check]):
+            rate = rate_of_step()
+            for slices, table in tables:
+                gradients.apply_rows(slices, table, self._rate_of(table, rate))
+        return result
+
+    def _rate_of(self, table, rate):
+        if table.optimizer != "auto":
+            return tf.constant(table.optimizer.learning_rate, tf.float32)
+        if isinstance(self._rule, Exception):
+            raise ValueError(f"Table '{table.name}': {self._rule}") from self._rule
+        table.bind(self._rule)
+        return rate
+
+    def get_config(self):
+        """The class and config of the Keras optimizer inside."""
+        config = super().get_config()
+        for name in ("clipnorm", "global_clipnorm", "clipvalue"):
+            limit = getattr(self._clip, name)
+            if limit is not None:
+                config[name] = limit
+        legacy = isinstance(self, _KERAS.legacy.Optimizer)
+        if self.keras_class in (getattr(_KERAS, self.keras_class.__name__, None),):
+            name = self.keras_class.__name__
+        elif self.keras_class is getattr(_KERAS.legacy, self.keras_class.__name__, None):
+            name = f"legacy.{self.keras_class.__name__}"
+        else:
+            name = tf.keras.utils.get_registered_name(self.keras_class)
+        return {
+            "optimizer_class": name,
+            "optimizer_config": config,
+            "is_legacy_optimizer": legacy,
+            "name": config["name"],
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """The optimizer that `get_config` described."""
+        name = config["optimizer_class"]
+        keras_class = tf.keras.utils.get_registered_object(name, custom_objects)
+        if keras_class is None:
+            module = _KERAS.legacy if name.startswith("legacy.") else _KERAS
+            keras_class = getattr(module, name[len("legacy.") :] if "." in name else name)
+        return DistributedOptimizer(keras_class.from_config(dict(config["optimizer_config"])))
+
+
+class _NewTrainsTables(_TrainsTables):
+    def build(self, var_list):
+        super().build([variable for variable in var_list if table_of(variable) is None])
+
+    def aggregate_gradients(self, grads_and_vars):
+        return gradients.reduce(grads_and_vars)
+
+    def apply_gradients(
+        self, grads_and_vars, name=None, skip_gradients_aggregation=False, **kwargs
+    ):
+        aggregate = kwargs.pop("experimental_aggregate_gradients", True)
+        if aggregate and not skip_gradients_aggregation:
+            grads_and_vars = self.aggregate_gradients(grads_and_vars)
+
+        def apply_dense(dense):
+            # Keras returns early from an empty list, before it builds `iterations`' peers.
+            return super(_NewTrainsTables, self).apply_gradients(
+                dense, name=name, skip_gradients_aggregation=True
+            )
+
+        # After the dense update `learning_rate` is that of this step, schedules evaluated.
+        return self._apply_all(
+            grads_and_vars, apply_dense, lambda: tf.cast(self.learning_rate, tf.float32)
+        )
+
+
+class _LegacyTrainsTables(_TrainsTables):
+    def _create_all_weights(self, var_list):
+        super()._create_all_weights([v for v in var_list if table_of(v) is None])
+
+    def _aggregate_gradients(self, grads_and_vars):
+        return gradients.reduce(grads_and_vars)
+
+    def apply_gradients(self, grads_and_vars, name=None, experimental_aggregate_gradients=True):
+        if experimental_aggregate_gradients:
+            grads_and_vars = self._aggregate_gradients(grads_and_vars)
+        # Read before the dense update moves `iterations` on.
+        rate = self.learning_rate
+        if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
+            rate = rate(self.iterations)
+        rate = tf.cast(rate() if callable(rate) else rate, tf.float32)
+
+        def apply_dense(dense):
+            if not dense:
+                return None
+            return super(_LegacyTrainsTables, self).apply_gradients(
+                dense, name=name, experimental_aggregate_gradients=False
+            )
+
+        return self._apply_all(grads_and_vars, apply_dense, lambda: rate)
+
+
+tf.keras.utils.register_keras_serializable("tfsparse", "DistributedOptimizer")(_NewTrainsTables)

@@ -1,0 +1,1 @@
+"""Embedding tables: what users configure, how rows are exchanged, how they are trained."""

@@ -1,0 +1,195 @@
+"""A table spread over the ranks: lookups on the tape, updates, and looking inside."""
+
+import weakref
+
+import tensorflow as tf
+
+from tfsparse import ops, runtime
+from tfsparse.embedding.exchange import Exchange
+
+# `dense_shape[0]` of a row gradient is this plus the samples it comes from. Nothing can make it
+# dense by accident: that asks for petabytes and fails, on every device.
+SAMPLES_OFFSET = 1 << 40
+
+_SCAN_ROWS = 65536
+
+_by_anchor = weakref.WeakValueDictionary()
+
+# The optimizers of this process that can train tables.
+optimizers_of_tables = weakref.WeakSet()
+
+
+def shard_of(config):
+    """The run-time side of a `tfs.Table` on this rank, made at the first call."""
+    if config.shard is None:
+        with tf.init_scope():
+            object.__setattr__(config, "shard", ShardedTable(config))
+    return config.shard
+
+
+def table_of(variable):
+    """The table whose anchor `variable` is, or None."""
+    return _by_anchor.get(variable.ref())
+
+
+class ShardedTable:
+    """One table over all ranks, as `layer.table`.
+
+    `size`, `lookup` and `gather` speak of the whole table: every rank calls them together.
+
+    Its *anchor* is one trainable scalar that stands for all rows in front of Keras: a lookup's
+    gradient leaves the tape as the anchor's gradient, a `tf.IndexedSlices` of row gradients,
+    keys, and `[SAMPLES_OFFSET + samples, dim]`. The backward pass changes nothing; whoever
+    receives the slices may drop, scale, add or apply them.
+
+    Args:
+        config: the `tfs.Table`.
+    """
+
+    def __init__(self, config):
+        self.name, self.dim = config.name, config.dim
+        self.optimizer = config.optimizer
+        initializer, arguments = config.initializer.kernel_arguments()
+        self._exchange = Exchange(config.name)
+        self.handle = ops.make_table(
+            config.name,
+            config.dim,
+            rank=runtime.rank(),
+            num_ranks=runtime.size(),
+            seed=config.seed,
+            initializer=initializer,
+            initializer_arguments=arguments,
+            default_value=config.default,
+        )
+        self.anchor = tf.Variable(0.0, trainable=True, name=f"{config.name}/anchor")
+        _by_anchor[self.anchor.ref()] = self
+        if self.optimizer != "auto":
+            self.bind(self.optimizer)
+
+    def gather(self, keys, samples, training):
+        """The rows of keys; in training also those of keys never seen, which then exist.
+
+        Args:
+            keys: int64 `[n]`; they may repeat.
+            samples: int64 scalar, samples of this rank's batch, which weigh its gradient.
+            training: Python bool. False reads only: unseen keys read the table's default.
+
+        Returns:
+            float32 `[n, dim]`.
+        """
+        unique, positions, counts = ops.group_keys(self.handle, keys)
+        asked, asked_counts = self._exchange.keys_to_owners(unique, counts)
+        if training:
+            plan = ops.stage(self.handle, asked, distinct=runtime.size() == 1)
+            rows = ops.read_plan(self.handle, plan, self.dim)
+        else:
+            rows = ops.lookup(self.handle, asked, self.dim)
+        rows = self._exchange.rows_to_askers(rows, asked_counts)
+        if training:
+            rows = self._through_anchor(rows, unique, samples)
+        return ops.expand(self.handle, rows, positions)
+
+    def _through_anchor(self, rows, keys, samples):
+        rows = tf.stop_gradient(rows)
+        dense_shape = tf.stack([SAMPLES_OFFSET + samples, tf.constant(self.dim, tf.int64)])
+
+        @tf.custom_gradient
+        def rows_of(unused_anchor):
+            def gradient(row_gradients):
+                self._check_place_of_gradient()
+                # The scope's name is what TensorFlow prints if an optimizer that does not know
+                # tables trips over these slices.
+                with tf.name_scope("wrap_the_optimizer_in_tfs.DistributedOptimizer"):
+                    return tf.IndexedSlices(tf.identity(row_gradients), keys, dense_shape)
+
+            return tf.identity(rows), gradient
+
+        return rows_of(self.anchor)
+
+    def _check_place_of_gradient(self):
+        if not optimizers_of_tables:
+            raise ValueError(
+                f"Table '{self.name}' is trained by tfs.DistributedOptimizer, and this program has "
+                "none: wrap the Keras optimizer, as in "
+                "model.compile(tfs.DistributedOptimizer(tf.keras.optimizers.Adam()), ...). "
+                "It replaces hvd.DistributedOptimizer and is needed on one process too."
+            )
+        graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        if "Grad" in type(graph).__name__:  # the gradient of a branch or of a loop's body
+            raise NotImplementedError(
+                f"Table '{self.name}' cannot be trained from inside tf.cond, tf.while_loop or "
+                "tf.map_fn. Call the layer outside and pass its output in."
+            )
+
+    def sum_gradients(self, keys, values):
+        """Sends row gradients to their owners and adds those of equal keys, in rank order.
+
+        Args:
+            keys: int64 `[n]`; they may repeat.
+            values: float32 `[n, dim]`.
+
+        Returns:
+            int64 `[u]`, keys of this rank, and float32 `[u, dim]`.
+        """
+        unique, sums, counts = ops.sum_by_key(self.handle, keys, values)
+        if runtime.size() == 1:
+            return unique, sums
+        unique, sums = self._exchange.gradients_to_owners(unique, sums, counts)
+        unique, sums, _ = ops.sum_by_key(self.handle, unique, sums)
+        return unique, sums
+
+    def apply(self, keys, gradients, learning_rate):
+        """Updates this rank's rows: int64 `[u]`, float32 `[u, dim]`, float32 scalar."""
+        ops.apply(self.handle, keys, gradients, learning_rate)
+
+    def bind(self, optimizer):
+        """Gives the table a rule from `tfs.optimizers`, once; its rate does not matter here.
+
+        Raises:
+            tf.errors.FailedPreconditionError: the table has another rule.
+        """
+        kind, arguments = optimizer.rule()
+        with tf.init_scope():
+            ops.bind(self.handle, kind, arguments)
+
+    def size(self):
+        """The number of rows of the whole table. Every rank calls it."""
+        return int(runtime.allreduce_sum(ops.size(self.handle), "table.size"))
+
+    def lookup(self, keys):
+        """Reads rows; unseen keys read the default and stay unseen. Every rank calls it.
+
+        Args:
+            keys: anything that converts to int64 `[n]`; ranks may ask for different keys.
+
+        Returns:
+            float32 `[n, dim]`.
+        """
+        keys = tf.reshape(tf.convert_to_tensor(keys, tf.int64), [-1])
+        return self.gather(keys, tf.constant(0, tf.int64), training=False)
+
+    def export(self, block_rows=_SCAN_ROWS):
+        """Yields this rank's rows in blocks.
+
+        Do not train meanwhile. Each block is `(keys, rows, slots)`: int64 `[r]`, float32
+        `[r, dim]` and float32 `[r, slot floats]`, as numpy arrays, in the order of the keys'
+        hashes.
+
+        Args:
+            block_rows: rows of a block. Defaults to 65536.
+        """
+        start, done = 0, False
+        while not done:
+            keys, rows, start, done = ops.scan(self.handle, start, block_rows)
+            rows = rows.numpy()
+            if len(rows):
+                yield keys.numpy(), rows[:, : self.dim], rows[:, self.dim :]
+
+    def stats(self):
+        """Plain numbers about this rank's part.
+
+        `rows`; `provisional_rows`, reserved by steps under way; `row_bytes`, parameter and slots
+        of one row; `index_bytes`; `page_bytes`, memory reserved for rows.
+        """
+        names = ("rows", "provisional_rows", "row_bytes", "index_bytes", "page_bytes")
+        return dict(zip(names, ops.stats(self.handle).numpy().tolist()))

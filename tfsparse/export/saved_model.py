@@ -1,0 +1,2 @@
+"""x"""
+def export(model, directory, version=None): raise NotImplementedError

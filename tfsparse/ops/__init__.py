@@ -1,0 +1,154 @@
+"""The op library, one documented function an op.
+
+Nothing here knows of ranks or Keras. Every function takes the handle of a table's shard (a
+resource tensor) first; TensorFlow runs the ops of one handle in the order they were written.
+"""
+
+import os
+
+import tensorflow as tf
+
+_lib = tf.load_op_library(os.path.join(os.path.dirname(__file__), "_tfsparse_ops.so"))
+
+
+def make_table(
+    name, dim, *, rank, num_ranks, seed, initializer, initializer_arguments, default_value
+):
+    """Makes one rank's empty shard of a table; it lives as long as the handle returned.
+
+    Args:
+        name: for error messages.
+        dim: floats of a row's parameter.
+        rank: the shard's number.
+        num_ranks: how many shards the table has.
+        seed: int64; a new row's parameter is a function of this and its key.
+        initializer: `"constant"` or `"uniform"`.
+        initializer_arguments: `[value]` or `[low, high]`.
+        default_value: what lookups of absent keys read.
+    """
+    return _lib.tfsparse_table(
+        table_name=name,
+        dim=dim,
+        rank=rank,
+        num_ranks=num_ranks,
+        seed=seed,
+        initializer=initializer,
+        initializer_arguments=initializer_arguments,
+        default_value=default_value,
+    )
+
+
+def bind(table, optimizer, arguments):
+    """Gives the table its optimizer, `"sgd"`, `"adagrad"` or `"adam"`; rows get slots.
+
+    The same optimizer and arguments again change nothing.
+
+    Raises:
+        tf.errors.FailedPreconditionError: another optimizer is bound.
+    """
+    _lib.tfsparse_bind(table, optimizer=optimizer, arguments=arguments)
+
+
+def group_keys(table, keys):
+    """Makes keys unique and groups them by the rank that owns them.
+
+    Args:
+        table: handle.
+        keys: int64 `[n]`.
+
+    Returns:
+        `unique` int64 `[u]`, those of rank 0 first; `positions` int32 `[n]`, with
+        `keys == unique[positions]`; `counts` int32 `[num_ranks]`.
+    """
+    return _lib.tfsparse_group_keys(table, keys)
+
+
+def sum_by_key(table, keys, values):
+    """`group_keys`, and the values of equal keys added in their order.
+
+    Args:
+        table: handle.
+        keys: int64 `[n]`.
+        values: float32 `[n, dim]`.
+
+    Returns:
+        `unique` int64 `[u]`, `sums` float32 `[u, dim]`, `counts` int32 `[num_ranks]`.
+    """
+    return _lib.tfsparse_sum_by_key(table, keys, values)
+
+
+def stage(table, keys, distinct):
+    """Finds the rows of keys, reserving provisional ones for new keys.
+
+    Args:
+        table: handle.
+        keys: int64 `[m]`, owned by this rank.
+        distinct: Python bool; True promises that no key repeats.
+
+    Returns:
+        The plan, a scalar variant.
+    """
+    return _lib.tfsparse_stage(table, keys, distinct=distinct)
+
+
+def read_plan(table, plan, dim):
+    """Copies the parameters of a plan's rows, float32 `[m, dim]`."""
+    return _lib.tfsparse_read_plan(table, plan, dim=dim)
+
+
+def lookup(table, keys, dim):
+    """Copies the parameters of keys `[m]`, the default for absent ones: float32 `[m, dim]`."""
+    return _lib.tfsparse_lookup(table, keys, dim=dim)
+
+
+def expand(table, rows, positions):
+    """`rows[positions]`: float32 `[u, dim]`, int32 `[n]` -> `[n, dim]`. Differentiable."""
+    return _lib.tfsparse_expand(table, rows, positions)
+
+
+def segment_sum(values, positions, num_sums):
+    """Adds `values` `[n, dim]` into `[num_sums, dim]` by int32 `positions`, in order."""
+    return _lib.tfsparse_segment_sum(values, positions, num_sums)
+
+
+@tf.RegisterGradient("Tfsparse>Expand")
+def _expand_gradient(op, values_gradient):
+    rows, positions = op.inputs[1], op.inputs[2]
+    return None, segment_sum(values_gradient, positions, tf.shape(rows)[0]), None
+
+
+def apply(table, keys, gradients, learning_rate):
+    """Applies one optimizer step to the rows of distinct keys `[u]` and commits them.
+
+    Args:
+        table: handle, with an optimizer bound.
+        keys: int64 `[u]`, distinct, owned by this rank.
+        gradients: float32 `[u, dim]`, summed over all uses of a key in the step.
+        learning_rate: float32 scalar.
+    """
+    return _lib.tfsparse_apply(table, keys, gradients, learning_rate)
+
+
+def size(table):
+    """The number of rows on this rank, int64 scalar."""
+    return _lib.tfsparse_size(table)
+
+
+def scan(table, start, max_rows):
+    """The next at most `max_rows` rows in the order of their hashes.
+
+    Args:
+        table: handle.
+        start: 0, or `next` of the previous block.
+        max_rows: rows wanted.
+
+    Returns:
+        `keys` int64 `[r]`, `rows` float32 `[r, row_floats]` (parameter, then slots), `next`,
+        and `done`, True when nothing follows.
+    """
+    return _lib.tfsparse_scan(table, start, max_rows)
+
+
+def stats(table):
+    """Of this rank, int64 `[5]`: rows, provisional rows, bytes of a row, index, pages."""
+    return _lib.tfsparse_stats(table)

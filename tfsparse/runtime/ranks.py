@@ -1,0 +1,141 @@
+"""The processes of a job. The only module that imports Horovod.
+
+Started by `horovodrun` (or `mpirun`), each process is a rank; otherwise there is one rank and
+Horovod is never imported. Collectives carry explicit names: Horovod's default names come from
+the graph, which retracing and nested functions change on some ranks only.
+"""
+
+import os
+
+import tensorflow as tf
+
+# Set by the launchers for every process they start.
+_LAUNCHER_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+# A rank that waits this long for another ends the job with an error. Horovod would wait for
+# ever; set the variable yourself to wait longer.
+_STALL_LIMIT = ("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "600")
+
+_hvd = None
+
+
+def _launched():
+    return any(variable in os.environ for variable in _LAUNCHER_VARIABLES)
+
+
+def init():
+    """Joins the job: Horovod under `horovodrun`, otherwise a job of one process.
+
+    Call it first in the program. Calling it again does nothing. With GPUs, the process sees
+    only the GPU number `local_rank()`.
+
+    Raises:
+        ImportError: the process was started by `horovodrun`, but Horovod cannot be loaded with
+            this TensorFlow.
+    """
+    global _hvd
+    if _hvd is not None or not _launched():
+        return
+    os.environ.setdefault(*_STALL_LIMIT)
+    try:
+        import horovod.tensorflow as hvd
+
+        hvd.init()
+    except Exception as error:
+        raise ImportError(
+            f"Horovod does not load with TensorFlow {tf.__version__}. Horovod is compiled against "
+            "one TensorFlow; rebuild it: pip install --no-cache-dir --no-build-isolation "
+            f"--force-reinstall horovod. Received: {error}"
+        ) from error
+    _hvd = hvd
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+
+
+def shutdown():
+    """Leaves the job. The other ranks must do so too."""
+    global _hvd
+    if _hvd is not None:
+        _hvd.shutdown()
+        _hvd = None
+
+
+def _world():
+    if _hvd is None and _launched():
+        raise RuntimeError("Call tfs.init() first: this process was started as one of several.")
+    return _hvd
+
+
+def rank():
+    """This process's number, 0 to `size() - 1`."""
+    world = _world()
+    return world.rank() if world else 0
+
+
+def size():
+    """The number of processes of the job."""
+    world = _world()
+    return world.size() if world else 1
+
+
+def local_rank():
+    """This process's number among those on the same host."""
+    world = _world()
+    return world.local_rank() if world else 0
+
+
+def allreduce_sum(tensor, name):
+    """The sum of `tensor` over all ranks."""
+    if size() == 1:
+        return tf.convert_to_tensor(tensor)
+    return _hvd.allreduce(tensor, op=_hvd.Sum, name=f"tfsparse.{name}", ignore_name_scope=True)
+
+
+def alltoall(tensor, counts, name):
+    """Sends each rank its rows of `tensor` and returns the rows sent to this one.
+
+    Every rank must call it at the same point of the step.
+
+    Args:
+        tensor: `[sum(counts), ...]`, rows for rank 0 first.
+        counts: int32 `[size()]`, rows for each rank.
+        name: the same on all ranks; not in flight twice.
+
+    Returns:
+        The received rows in rank order, and how many came from each rank, int32 `[size()]`.
+    """
+    if size() == 1:
+        return tensor, counts
+    return _hvd.alltoall(tensor, splits=counts, name=f"tfsparse.{name}", ignore_name_scope=True)
+
+
+def broadcast(tensor, name, root_rank=0):
+    """`tensor` of rank `root_rank`, on every rank. Defaults to rank 0."""
+    if size() == 1:
+        return tf.convert_to_tensor(tensor)
+    return _hvd.broadcast(tensor, root_rank, name=f"tfsparse.{name}", ignore_name_scope=True)
+
+
+def allgather_object(value, name):
+    """The values of all ranks, as a list in rank order. For small, picklable things."""
+    if size() == 1:
+        return [value]
+    return _hvd.allgather_object(value, name=f"tfsparse.{name}")
+
+
+def agree(error, name):
+    """Raises on every rank if any rank brings an error; returns on none then.
+
+    Call it where all ranks have finished something that can fail on one of them.
+
+    Args:
+        error: this rank's exception, or None.
+        name: of the exchange, the same on all ranks.
+    """
+    texts = allgather_object(None if error is None else f"{type(error).__name__}: {error}", name)
+    if error is not None:
+        raise error
+    failed = [f"rank {r}: {text}" for r, text in enumerate(texts) if text is not None]
+    if failed:
+        raise RuntimeError("Another rank failed. " + "; ".join(failed))
