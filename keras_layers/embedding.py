@@ -91,6 +91,7 @@ class DynamicEmbedding(TableReader, tf.keras.layers.Layer):
         self._placeholder = RowsPlaceholder(shard.name)
         super().build(input_shape)
 
+    @tf.autograph.experimental.do_not_convert
     def call(self, ids, weights=None, training=None):
         """Looks up and pools; see the class."""
         form = id_forms.take_apart(ids, self.name)
