@@ -33,8 +33,7 @@ bool KeyGrouper::unchanged() const {
 void KeyGrouper::MakeUnique(Span<const Key> keys) {
   const size_t n = keys.size();
   size_t num_slots = 64;
-  int shift = 64 - 6;
-  for (; num_slots < 2 * n; num_slots *= 2) --shift;
+  while (num_slots < 2 * n) num_slots *= 2;
   slots_.assign(num_slots, kFree);
   positions_.resize(n);
   unique_.clear();
@@ -53,7 +52,8 @@ void KeyGrouper::MakeUnique(Span<const Key> keys) {
       positions_[i - kAhead] = slots_[slot];
     }
     if (i < n) {
-      homes[i % kAhead] = HashOf(keys[i]) >> shift;
+      // The low bits: the keys of one rank have their top bits in common, and would crowd.
+      homes[i % kAhead] = HashOf(keys[i]) & mask;
       Prefetch(&slots_[homes[i % kAhead]]);
     }
   }

@@ -28,6 +28,8 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
+  const Table* table() const { return table_.get(); }
+
   // The keys it was staged for, mixed, in the caller's order.
   const std::vector<Hash>& hashes() const { return hashes_; }
 

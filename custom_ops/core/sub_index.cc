@@ -15,13 +15,14 @@ constexpr double kMaxLoad = 0.87;
 constexpr double kFirstCapacity = 16;
 
 // Free slots behind the last home, for keys pushed beyond it. At load 0.87 a run longer than
-// this is met about once in 10^4 indexes; then the index grows early, which is harmless.
+// this is met about once in 10^4 indexes; then they are doubled. More homes would not help where
+// hashes crowd: ids can be chosen so that 40 hashes are neighbours, in any number of homes.
 constexpr uint32_t kSlack = 32;
 
 uint64_t ScaleFor(uint32_t capacity, uint64_t span) {
   // The largest scale with HomeOf(last) < capacity: capacity * 2^64 / (span + 1).
-  const unsigned __int128 scale = (static_cast<unsigned __int128>(capacity) << 64) /
-                                  (static_cast<unsigned __int128>(span) + 1);
+  const unsigned __int128 scale =
+      (static_cast<unsigned __int128>(capacity) << 64) / (static_cast<unsigned __int128>(span) + 1);
   return scale > ~uint64_t{0} ? ~uint64_t{0} : static_cast<uint64_t>(scale);
 }
 
@@ -56,7 +57,10 @@ SubIndex::Slot* SubIndex::Locate(Hash hash) {
 }
 
 void SubIndex::Insert(Hash hash, Location location) {
-  if (size_ + 1 > kMaxLoad * capacity_) Grow();
+  if (size_ + 1 > kMaxLoad * capacity_) {
+    Rebuild(static_cast<uint32_t>(std::ceil(ideal_capacity_)), kSlack);
+    ideal_capacity_ *= kGrowth;
+  }
   while (true) {
     auto* slot = const_cast<Slot*>(FirstNotLess(hash, Home(hash)));
     Slot* free_slot = slot;
@@ -67,7 +71,7 @@ void SubIndex::Insert(Hash hash, Location location) {
       ++size_;
       return;
     }
-    Grow();  // the run at the end has used up the slack
+    Rebuild(capacity_, 2 * (num_slots_ - capacity_ - 1));  // a run has used up the slack
   }
 }
 
@@ -83,30 +87,26 @@ void SubIndex::Erase(Hash hash) {
   --size_;
 }
 
-void SubIndex::Grow() {
-  double ideal = ideal_capacity_;
-  while (true) {
-    const auto capacity = static_cast<uint32_t>(std::ceil(ideal));
-    const uint32_t num_slots = capacity + kSlack + 1;
-    const uint64_t scale = ScaleFor(capacity, span_);
-    Slots grown = Allocate(num_slots);
+void SubIndex::Rebuild(uint32_t capacity, uint32_t slack) {
+  const uint64_t scale = ScaleFor(capacity, span_);
+  for (;; slack *= 2) {
+    const uint32_t num_slots = capacity + slack + 1;
+    Slots rebuilt = Allocate(num_slots);
     size_t next_free = 0;
     bool fits = true;
     VisitFrom(first_, [&](Hash hash, Location location) {
       const size_t home = HomeOf(hash, scale);
       const size_t at = home > next_free ? home : next_free;
       fits = at < num_slots - 1;
-      if (fits) grown[at] = MakeSlot(hash, location);
+      if (fits) rebuilt[at] = MakeSlot(hash, location);
       next_free = at + 1;
       return fits;
     });
-    ideal *= kGrowth;
     if (!fits) continue;
-    slots_ = std::move(grown);
+    slots_ = std::move(rebuilt);
     num_slots_ = num_slots;
     capacity_ = capacity;
     scale_ = scale;
-    ideal_capacity_ = ideal;
     return;
   }
 }

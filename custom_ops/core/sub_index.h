@@ -91,7 +91,8 @@ class SubIndex {
     return slot;
   }
   Slot* Locate(Hash hash);
-  void Grow();
+  // Moves everything to new slots: `capacity` homes, and `slack` slots behind them or more.
+  void Rebuild(uint32_t capacity, uint32_t slack);
 
   Hash first_;
   uint64_t span_;              // hashes in the range, minus one

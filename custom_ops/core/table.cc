@@ -22,6 +22,10 @@ constexpr size_t kPiece = 256;
 constexpr size_t kProbeNs = 20;
 size_t RowNs(size_t row_floats) { return 10 + row_floats / 4; }
 
+// RowPages counts the holders of a provisional row in a byte.
+constexpr int kMaxHolders = 255;
+struct TooManyHolders {};
+
 }  // namespace
 
 Status TableOptions::Validate() const {
@@ -30,8 +34,10 @@ Status TableOptions::Validate() const {
                            std::to_string(kMaxDim) + ". Received: " + std::to_string(dim) + ".");
   }
   if (num_ranks < 1 || num_ranks > kNumBuckets || rank >= num_ranks) {
-    return InvalidArgument("Table '" + name + "': needs a rank below the number of ranks, and at "
-                           "most " + std::to_string(kNumBuckets) + " of these. Received: rank " +
+    return InvalidArgument("Table '" + name +
+                           "': needs a rank below the number of ranks, and at "
+                           "most " +
+                           std::to_string(kNumBuckets) + " of these. Received: rank " +
                            std::to_string(rank) + " of " + std::to_string(num_ranks) + ".");
   }
   return Status();
@@ -91,6 +97,9 @@ Status Table::Stage(Span<const Key> keys, Executor* executor, std::shared_ptr<Pl
     *plan = std::move(staged);
   } catch (const std::bad_alloc&) {
     return OutOfMemory();  // the half-made plan has undone itself
+  } catch (const TooManyHolders&) {
+    return FailedPrecondition("Table '" + options_.name + "': " + std::to_string(kMaxHolders) +
+                              " plans hold one new key already; apply or drop some of them.");
   }
   return Status();
 }
@@ -115,6 +124,7 @@ void Table::Reserve(size_t position, Plan* plan) {
   uint32_t row;
   if (found != kNowhere) {
     row = RowOf(found);
+    if (pages_->holders(row) == kMaxHolders) throw TooManyHolders();
   } else {
     row = pages_->Allocate();
     try {

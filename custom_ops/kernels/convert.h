@@ -41,6 +41,19 @@ tensorflow::Status ListFrom(tensorflow::OpKernelContext* ctx, int i, Span<const 
   return tensorflow::OkStatus();
 }
 
+// ... or be a scalar. In a graph the shape function has seen to that; eagerly nothing has.
+template <typename T>
+tensorflow::Status ScalarFrom(tensorflow::OpKernelContext* ctx, int i, T* scalar) {
+  const tensorflow::Tensor& tensor = ctx->input(i);
+  if (tensor.dims() != 0) {
+    return tensorflow::errors::InvalidArgument("Input ", i, " of ", ctx->op_kernel().name(),
+                                               " must be a scalar. Received: shape ",
+                                               tensor.shape().DebugString(), ".");
+  }
+  *scalar = tensor.scalar<T>()();
+  return tensorflow::OkStatus();
+}
+
 // ... or shape [num_rows, dim].
 tensorflow::Status RowsFrom(tensorflow::OpKernelContext* ctx, int i, size_t num_rows, size_t dim,
                             const float** rows);

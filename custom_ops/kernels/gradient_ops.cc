@@ -111,7 +111,11 @@ class SegmentSumOp : public tf::OpKernel {
     const size_t dim = ctx->input(0).dims() == 2 ? ctx->input(0).dim_size(1) : 0;
     const float* values;
     OP_REQUIRES_OK(ctx, RowsFrom(ctx, 0, positions.size(), dim, &values));
-    const auto num_sums = static_cast<size_t>(std::max(ctx->input(2).scalar<int32_t>()(), 0));
+    int32_t num_sums;
+    OP_REQUIRES_OK(ctx, ScalarFrom(ctx, 2, &num_sums));
+    OP_REQUIRES(ctx, num_sums >= 0,
+                tf::errors::InvalidArgument("`num_sums` must not be negative. Received: ",
+                                            num_sums, "."));
     OP_REQUIRES_OK(ctx, CheckPositions(positions, num_sums));
     float* sums;
     OP_REQUIRES_OK(ctx, AllocateRows(ctx, 0, num_sums, dim, &sums));

@@ -103,10 +103,18 @@ class ReadPlanOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
-    const auto* plan = ctx->input(1).scalar<tf::Variant>()().get<PlanVariant>();
+    tf::Variant variant;
+    OP_REQUIRES_OK(ctx, ScalarFrom(ctx, 1, &variant));
+    const auto* plan = variant.get<PlanVariant>();
     OP_REQUIRES(ctx, plan != nullptr,
-                tf::errors::InvalidArgument("`plan` does not come from Tfsparse>Stage."));
+                tf::errors::InvalidArgument("`plan` must come from Tfsparse>Stage. Received: ",
+                                            variant.DebugString(), "."));
     const StagedPlan& staged = *plan->staged;
+    OP_REQUIRES(ctx, staged.plan->table() == table->table(),
+                tf::errors::InvalidArgument(
+                    "Table '", table->table()->options().name, "': `plan` must have been staged "
+                    "on this table. Received: a plan of table '",
+                    staged.plan->table()->options().name, "'."));
     const bool distinct = staged.positions.empty();
     PoolExecutor executor(ctx);
     float* rows;
@@ -147,7 +155,8 @@ class ApplyOp : public tf::OpKernel {
     OP_REQUIRES_OK(ctx, ListFrom(ctx, 1, &keys));
     const float* gradients;
     OP_REQUIRES_OK(ctx, RowsFrom(ctx, 2, keys.size(), table->table()->dim(), &gradients));
-    const float learning_rate = ctx->input(3).scalar<float>()();
+    float learning_rate;
+    OP_REQUIRES_OK(ctx, ScalarFrom(ctx, 3, &learning_rate));
     PoolExecutor executor(ctx);
     std::shared_ptr<Plan> plan = table->TakePlan(keys);
     if (plan == nullptr) {
@@ -178,16 +187,17 @@ class ScanOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
-    const auto start = static_cast<Hash>(ctx->input(1).scalar<int64_t>()());
-    const int64_t max_rows = ctx->input(2).scalar<int64_t>()();
+    int64_t start, max_rows;
+    OP_REQUIRES_OK(ctx, ScalarFrom(ctx, 1, &start));
+    OP_REQUIRES_OK(ctx, ScalarFrom(ctx, 2, &max_rows));
     OP_REQUIRES(ctx, max_rows > 0,
                 tf::errors::InvalidArgument("`max_rows` must be positive. Received: ", max_rows));
     std::vector<Key> keys;
     std::vector<float> rows;
     size_t row_floats = table->table()->row_floats();
-    Hash next = start;
+    auto next = static_cast<Hash>(start);
     bool done = true;
-    table->table()->Scan(start, [&](Hash hash, Span<const float> row) {
+    table->table()->Scan(next, [&](Hash hash, Span<const float> row) {
       if (static_cast<int64_t>(keys.size()) == max_rows) {
         next = hash;
         done = false;

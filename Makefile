@@ -1,0 +1,84 @@
+# A fresh Debian or Ubuntu with Python 3.9 to 3.11, g++, make and git is all this needs.
+
+# Set these on the command line or in the environment.
+PYTHON ?=
+JOBS ?= $(shell nproc)
+DATA ?=
+
+PY := .venv/bin/python
+IN_VENV := PATH="$(CURDIR)/.venv/bin:$$PATH"
+# Options given to make are not meant for what pip builds.
+PIP_INSTALL := env -u MAKEFLAGS -u MFLAGS $(PY) -m pip install --constraint tools/constraints-tf215.txt
+FIND_CXX := find custom_ops tests -regex '.*\.\(h\|cc\|cu\|cuh\)' -print0
+
+# Each step of the setup leaves a stamp when it is complete, so that the next call of make goes on
+# where an earlier one stopped.
+STAMPS := .venv/.stamps
+CONSTRAINTS := tools/constraints-tf215.txt
+
+.PHONY: help venv train test bench lint format sanitize clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 12
+
+venv: $(STAMPS)/tfsparse ## set .venv up and build the op library
+	@$(PY) setup.py --quiet build_ext --inplace
+
+train: venv ## train DeepFM on MovieLens-100K on two ranks (DATA=folder: on files you have)
+	$(PY) examples/movielens_data.py $(if $(DATA),--data "$(DATA)")
+	$(IN_VENV) horovodrun -np 2 python examples/deepfm_movielens.py \
+	    --data "$(or $(DATA),.data/ml-100k)"
+
+test: venv ## run the tests
+	$(PY) -m pytest
+
+bench: venv ## print the side-by-side figures
+	$(PY) -m tests.bench.run
+
+lint: $(STAMPS)/tfsparse ## check style and the shape of the tree
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(FIND_CXX) | xargs -0 -r .venv/bin/clang-format --dry-run -Werror
+	$(PY) -m pytest -q tests/test_architecture.py
+
+format: $(STAMPS)/tfsparse ## apply the style
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+	$(FIND_CXX) | xargs -0 -r .venv/bin/clang-format -i
+
+sanitize: $(STAMPS)/build-tools ## run core_tests with the address, undefined and thread sanitizers
+	@set -e; for sanitizer in address undefined thread; do \
+	  echo "core_tests, $$sanitizer sanitizer"; \
+	  build="build/sanitize-$$sanitizer"; \
+	  $(IN_VENV) cmake -G Ninja -S custom_ops -B "$$build" -DTFS_BUILD_OPS=OFF \
+	      -DTFS_BUILD_TESTS=ON -DTFS_SANITIZE=$$sanitizer >/dev/null; \
+	  $(IN_VENV) cmake --build "$$build" -j $(JOBS); \
+	  "$$build/core_tests"; \
+	done
+
+clean: ## remove what was built, but not .venv and .data
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache tfsparse/ops/_tfsparse_ops.so
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+# A .venv that an interrupted call left without pip, or one of another Python, is made anew.
+$(STAMPS)/venv:
+	@python="$$(tools/preflight.sh "$(PYTHON)")" && { \
+	  $(PY) -c 'import sys, pip; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))' 2>/dev/null \
+	  || { echo "Making .venv with $$python"; "$$python" -m venv --clear .venv; }; }
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/build-tools: $(STAMPS)/venv $(CONSTRAINTS)
+	$(PIP_INSTALL) setuptools wheel packaging cloudpickle psutil pyyaml cmake ninja
+	@touch $@
+
+$(STAMPS)/tensorflow: $(STAMPS)/build-tools
+	$(PIP_INSTALL) tensorflow numpy
+	@touch $@
+
+$(STAMPS)/horovod: $(STAMPS)/tensorflow tools/install_horovod.sh
+	tools/install_horovod.sh $(JOBS)
+	@touch $@
+
+$(STAMPS)/tfsparse: $(STAMPS)/horovod setup.py pyproject.toml
+	$(PIP_INSTALL) --no-build-isolation --editable '.[test]'
+	@touch $@
