@@ -90,24 +90,23 @@ def train(model, train_data, test_data, batch_size, epochs):
     return metrics.results["auc"]
 
 
-def serve(model, features, export_dir):
-    """Exports, and compares a fresh process of plain TensorFlow with this one."""
+def serve(model, features, directory):
+    """Exports the next version, and compares a fresh process of plain TensorFlow with this one."""
+    versions = [int(path.name) for path in Path(directory).glob("[0-9]*")]
+    path = tfs.export(model, directory, version=max(versions, default=0) + 1)
     sample = {name: values[:1000] for name, values in features.items()}
-    with tf.device("/CPU:0"):
-        expected = model.predict(sample, verbose=0)
-    path = tfs.export(model, export_dir)
-    if tfs.rank() == 0:
-        requests = Path(path).with_name("requests.npz")
-        genres = sample["genres"]
-        np.savez(
-            requests,
-            fields=sample["fields"],
-            genres=genres.values,
-            genres_row_splits=genres.row_splits,
-            expected=expected,
-        )
-        server = Path(__file__).with_name("serve_saved_model.py")
-        subprocess.run([sys.executable, server, path, requests], check=True)
+    (expected,) = model.predict(sample, verbose=0).values()  # every rank predicts its own sample
+    if tfs.rank() > 0:
+        return
+    print(f"exported to {path}", flush=True)
+    genres = sample["genres"]
+    requests = {"fields": sample["fields"], "genres": genres.values}
+    requests["genres_row_splits"] = genres.row_splits
+    server = Path(__file__).with_name("serve_saved_model.py")
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "requests.npz"
+        np.savez(file, expected=expected, **requests)
+        subprocess.run([sys.executable, server, path, file], check=True)
 
 
 def main():
@@ -116,7 +115,7 @@ def main():
     parser.add_argument("--data", metavar="PATH", help="folder of MovieLens-100K; else fetched")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=1024, help="of all ranks together")
-    parser.add_argument("--export", metavar="DIR", help="where the SavedModel goes; else discarded")
+    parser.add_argument("--export", metavar="DIR", default=str(movielens_data.DATA_DIR / "deepfm"))
     options = parser.parse_args()
 
     tfs.init()
@@ -130,3 +129,8 @@ def main():
     auc = train(model, train_data, test_data, options.batch_size // tfs.size(), options.epochs)
     if tfs.rank() == 0:
         print(f"test AUC {auc:.4f}", flush=True)
+    serve(model, test_data[0], options.export)
+
+
+if __name__ == "__main__":
+    main()

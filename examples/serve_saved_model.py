@@ -25,4 +25,5 @@ def main():
     print(f"predictions agree (max difference {difference:.1e})")
 
 
-main()
+if __name__ == "__main__":
+    main()

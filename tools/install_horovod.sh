@@ -25,9 +25,12 @@ fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Horovod's CMake files split TensorFlow's paths at spaces, so it sees .venv through a link whose
-# path has none. A wheel built this way is the same as any other.
-ln -s "$PWD/.venv" "$scratch/venv"
+# Horovod's CMake files split TensorFlow's paths at spaces; they get to see a link without any.
+venv="$PWD/.venv"
+if [[ "$venv" == *" "* ]]; then
+  ln -s "$venv" "$scratch/venv"
+  venv="$scratch/venv"
+fi
 
 if [ -z "${HOROVOD_WITH_MPI:-}" ]; then
   export HOROVOD_WITHOUT_MPI=1
@@ -35,12 +38,12 @@ fi
 export HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1
 export HOROVOD_WITH_GLOO=1
 # Without MAKEFLAGS Horovod compiles eight files at a time, whatever the machine.
-export MAKEFLAGS="-j$jobs" PATH="$scratch/venv/bin:$PATH"
+export MAKEFLAGS="-j$jobs" PATH="$venv/bin:$PATH"
 
 # No cache: pip does not know that a Horovod wheel fits one TensorFlow only.
-"$scratch/venv/bin/python" -m pip wheel --no-cache-dir --no-build-isolation --no-deps \
+"$venv/bin/python" -m pip wheel --no-cache-dir --no-build-isolation --no-deps \
   --constraint tools/constraints-tf215.txt --wheel-dir "$scratch" horovod
-"$python" -m pip install --no-deps --force-reinstall "$scratch"/horovod-*.whl
+"$python" -m pip install --no-deps --force-reinstall --no-index --find-links "$scratch" horovod
 
 if ! works_with_this_tensorflow; then
   echo "Horovod was built but does not load: $python -c 'import horovod.tensorflow' says why." >&2
