@@ -99,8 +99,9 @@ def serve(model, features, directory):
     if tfs.rank() > 0:
         return
     print(f"exported to {path}", flush=True)
-    genres = sample["genres"]
+    genres = sample["genres"]  # a signature takes ragged inputs as values and row splits
     requests = {"fields": sample["fields"], "genres": genres.values}
+    requests = {name: values.numpy().astype("S") for name, values in requests.items()}
     requests["genres_row_splits"] = genres.row_splits
     server = Path(__file__).with_name("serve_saved_model.py")
     with tempfile.TemporaryDirectory() as scratch:

@@ -73,7 +73,10 @@ class Table:
         require("seed", _is_int(self.seed) and -(2**63) <= self.seed < 2**63, "an int64")
         for name in ("admission", "eviction", "storage"):
             require(name, getattr(self, name) is None, "None in this version")
-        object.__setattr__(self, "initializer", initializers.get(self.initializer))
+        try:
+            object.__setattr__(self, "initializer", initializers.get(self.initializer))
+        except ValueError as error:
+            raise ValueError(f"Table {self.name!r}: {error}") from None
         # What this object stands for at run time. `shard` is set by `shard_of`, `layers` holds
         # the names of the layers that use it.
         object.__setattr__(self, "uid", uuid.uuid4().hex)
