@@ -6,7 +6,7 @@ from tfsparse.embedding.config import Table
 from tfsparse.embedding.protocol import TableReader, source_of
 from tfsparse.embedding.table import shard_of
 from tfsparse.keras_layers import ids as id_forms
-from tfsparse.keras_layers.saving import RowsPlaceholder, UnsavedRows
+from tfsparse.keras_layers.saving import RowsPlaceholder, UnsavedRows, refuse
 
 COMBINERS = (None, "sum", "mean", "sqrtn")
 
@@ -157,7 +157,7 @@ class DynamicEmbedding(TableReader, tf.keras.layers.Layer):
 
     def save_own_variables(self, store):
         """Refuses: the `.keras` and `.weights.h5` formats would lose the rows."""
-        self._placeholder.refuse()
+        refuse(self.table_config.name)
 
     def get_config(self):
         """The layer as plain values; layers that share a table share one again."""

@@ -71,8 +71,8 @@ class Dense:
         weights = tf.convert_to_tensor(weights)
         if not weights.shape.is_compatible_with(self._ids.shape):
             _refuse_weights(layer_name, self._ids.shape, weights.shape)
-        weights = tf.reshape(weights, [-1])
-        return _checked_length(weights, self.flat, layer_name)
+        same = [(tf.shape(weights), tf.shape(self._ids))]
+        return _checked(tf.reshape(weights, [-1]), same, layer_name)
 
     def pool(self, vectors, weights, keep, combiner):
         """Pools over the last axis; `vectors` (and `weights`) are those of `keep` only."""
@@ -110,9 +110,11 @@ class Ragged:
 
     def flat_weights(self, weights, layer_name):
         """`weights` as `[n]`."""
-        if not isinstance(weights, tf.RaggedTensor):
-            _refuse_weights(layer_name, self._ids.shape, weights.shape)
-        return _checked_length(tf.reshape(weights.flat_values, [-1]), self.flat, layer_name)
+        ids = self._ids
+        if not isinstance(weights, tf.RaggedTensor) or weights.ragged_rank != ids.ragged_rank:
+            _refuse_weights(layer_name, ids.shape, weights.shape)
+        same = zip(weights.nested_row_splits, ids.nested_row_splits)
+        return _checked(tf.reshape(weights.flat_values, [-1]), same, layer_name)
 
     def pool(self, vectors, weights, keep, combiner):
         """Pools over the last axis; `vectors` (and `weights`) are those of `keep` only."""
@@ -158,7 +160,7 @@ class Sparse(Ragged):
         """`weights`, a sparse tensor of the same places, as `[n]`."""
         if not isinstance(weights, tf.SparseTensor):
             _refuse_weights(layer_name, self._sparse.shape, weights.shape)
-        return _checked_length(weights.values, self.flat, layer_name)
+        return _checked(weights.values, [(weights.indices, self._sparse.indices)], layer_name)
 
 
 def _to_ragged(sparse, values):
@@ -177,11 +179,14 @@ def _divide(summed, counted, combiner, total):
     return tf.math.divide_no_nan(summed, divisor[..., tf.newaxis])
 
 
-def _checked_length(weights, flat, layer_name):
+def _checked(weights, same, layer_name):
+    """`weights`, once the pairs of integer tensors in `same` have turned out equal."""
+    # Unlike tf.equal, == of tensors is False for shapes that do not match.
+    equal = [tf.reduce_all(tf.cast(a, tf.int64) == tf.cast(b, tf.int64)) for a, b in same]
     check = tf.debugging.assert_equal(
-        tf.size(weights),
-        tf.size(flat),
-        message=f"Layer '{layer_name}': `weights` must have one entry per id.",
+        tf.reduce_all(equal),
+        True,
+        message=f"Layer '{layer_name}': `weights` must have one entry per id, in the same places.",
     )
     with tf.control_dependencies([] if check is None else [check]):
         return tf.identity(weights)

@@ -114,7 +114,8 @@ class _TrainsTables:
         with tf.control_dependencies([] if check is None else [check]):
             result = apply_dense(dense)
             if not dense:
-                result = self.iterations.assign_add(1)
+                # An op, not a value: in a LossScaleOptimizer both ways of a tf.cond are ops.
+                result = self.iterations.assign_add(1, read_value=False)
         with tf.control_dependencies([] if check is None else [check]):
             rate = rate_of_step()
             for slices, table in tables:
@@ -157,7 +158,12 @@ class _TrainsTables:
         keras_class = tf.keras.utils.get_registered_object(name, custom_objects)
         if keras_class is None:
             module = _KERAS.legacy if name.startswith("legacy.") else _KERAS
-            keras_class = getattr(module, name[len("legacy.") :] if "." in name else name)
+            keras_class = getattr(module, name[len("legacy.") :] if "." in name else name, None)
+        if keras_class is None:
+            raise ValueError(
+                f"Unknown optimizer class {name!r}: register it by "
+                "tf.keras.utils.register_keras_serializable, or pass it in `custom_objects`."
+            )
         return DistributedOptimizer(keras_class.from_config(dict(config["optimizer_config"])))
 
 

@@ -30,15 +30,15 @@ def rule_of(optimizer, keras_class):
     rule = _RULES.get(keras_class)
     number = lambda name: float(tf.convert_to_tensor(getattr(optimizer, name)))  # noqa: E731
     if rule is None:
-        _refuse(optimizer, keras_class, "it is not SGD, Adagrad or Adam")
+        _refuse(keras_class, "it is not SGD, Adagrad or Adam")
     for name in ("amsgrad", "use_ema", "weight_decay", "nesterov"):
         if getattr(optimizer, name, None):
-            _refuse(optimizer, keras_class, f"{name}={getattr(optimizer, name)!r}")
+            _refuse(keras_class, f"{name}={getattr(optimizer, name)!r}")
     if hasattr(optimizer, "decay") and number("decay"):  # legacy: a rate that falls with steps
-        _refuse(optimizer, keras_class, f"decay={number('decay')}; use a schedule instead")
+        _refuse(keras_class, f"decay={number('decay')}; use a schedule instead")
     if rule == "SGD":
         if number("momentum"):
-            _refuse(optimizer, keras_class, f"momentum={number('momentum')}")
+            _refuse(keras_class, f"momentum={number('momentum')}")
         return optimizers.SGD()
     if rule == "Adagrad":
         initial = keras_class.get_config(optimizer)["initial_accumulator_value"]
@@ -50,9 +50,9 @@ def rule_of(optimizer, keras_class):
     )
 
 
-def _refuse(optimizer, keras_class, why):
+def _refuse(keras_class, why):
     raise ValueError(
-        f"Tables with optimizer=\"auto\" follow Keras's SGD, Adagrad and Adam. They cannot follow "
-        f"{keras_class.__name__} '{optimizer.name}', because {why}. Give the table a rule of its "
+        f'Tables with optimizer="auto" follow Keras\'s SGD, Adagrad and Adam. They cannot follow '
+        f"{keras_class.__name__}, because {why}. Give the table a rule of its "
         "own, as in tfs.Table(..., optimizer=tfs.optimizers.Adagrad(0.05))."
     )

@@ -56,7 +56,7 @@ class Table : public std::enable_shared_from_this<Table> {
  public:
   static Status Create(const TableOptions& options, std::shared_ptr<Table>* table);
 
-  // Stage. On an error nothing is reserved.
+  // Stage. On an error nothing is reserved. At most 255 plans that are alive may hold one new key.
   Status Stage(Span<const Key> keys, Executor* executor, std::shared_ptr<Plan>* plan);
 
   // Read. Copies the parameters of the plan's rows to out [keys, dim].

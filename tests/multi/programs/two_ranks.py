@@ -251,9 +251,7 @@ def check_global_metrics_are_those_of_all_samples():
     np.testing.assert_allclose(metrics.results["auc"], auc.result(), rtol=1e-6)
     assert seen[-1]["val_auc"] == history.history["val_auc"][-1]
     same = tfs_broadcast(np.array([history.history[k][-1] for k in sorted(history.history)]))
-    np.testing.assert_array_equal(
-        [history.history[k][-1] for k in sorted(history.history)], same
-    )
+    np.testing.assert_array_equal([history.history[k][-1] for k in sorted(history.history)], same)
 
 
 def check_broadcast_makes_the_first_step_exact():
