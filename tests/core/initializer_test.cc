@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/mix.h"
+#include "random.h"
 #include "testing.h"
 
 namespace tfsparse {

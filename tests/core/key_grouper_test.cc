@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "core/ownership.h"
+#include "random.h"
 #include "testing.h"
 
 namespace tfsparse {

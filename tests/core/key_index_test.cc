@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "random.h"
 #include "testing.h"
 
 namespace tfsparse {

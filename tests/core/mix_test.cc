@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "random.h"
 #include "testing.h"
 
 namespace tfsparse {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "random.h"
 #include "reference_table.h"
 #include "testing.h"
 

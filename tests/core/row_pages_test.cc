@@ -1,8 +1,11 @@
 #include "core/row_pages.h"
 
 #include <algorithm>
+#include <new>
 #include <set>
 
+#include "allocation_failure.h"
+#include "random.h"
 #include "testing.h"
 
 namespace tfsparse {
@@ -97,6 +100,18 @@ TEST(RowPages, AllRowsCanBeFreed) {
   for (int i = 0; i < 100000; ++i) pages.Allocate();
   for (uint32_t row = 0; row < 100000; ++row) pages.Free(row);
   EXPECT_EQ(pages.num_free(), 100000u);
+}
+
+TEST(RowPages, AllocateWithoutMemoryChangesNothing) {
+  RowPages pages(1025);
+  for (uint32_t row = 0; row < 5000; ++row) {
+    for (int k = 0; k < (testing::MallocFails() ? 2 : 1) && row % 1024 == 0; ++k) {
+      testing::AllocationFailure failure(k);  // the list of free rows, and the page
+      EXPECT_THROW(pages.Allocate(), std::bad_alloc);
+    }
+    EXPECT_EQ(pages.end(), row);
+    ASSERT_EQ(pages.Allocate(), row);
+  }
 }
 
 // Pages are about 1 MiB: 16 floats and a count of holders take 65 bytes a row.

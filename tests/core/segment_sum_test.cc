@@ -1,5 +1,6 @@
 #include "core/segment_sum.h"
 
+#include "random.h"
 #include "testing.h"
 #include "threaded_executor.h"
 

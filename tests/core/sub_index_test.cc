@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 
+#include "allocation_failure.h"
+#include "random.h"
 #include "testing.h"
 
 namespace tfsparse {
@@ -198,6 +201,32 @@ TEST(SubIndex, KeyCostsAtMost16BytesWhileItGrows) {
       if (index.size() > 4096) ASSERT_TRUE(index.bytes() <= 16 * index.size());
     }
   }
+}
+
+TEST(SubIndex, InsertWithoutMemoryChangesNothing) {
+  if (!testing::MallocFails()) return;
+  Random random;
+  SubIndex index(0, kAllOnes, 0);
+  Reference reference;
+  int failures = 0;
+  while (reference.size() < 1000) {
+    const Hash hash = random.Next();
+    bool failed = false;
+    try {
+      testing::AllocationFailure failure(0);
+      index.Insert(hash, 1);
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+    if (failed) {
+      ++failures;
+      ExpectSame(index, reference);
+      index.Insert(hash, 1);
+    }
+    reference[hash] = 1;
+  }
+  ExpectSame(index, reference);
+  EXPECT_TRUE(failures > 20);  // 16 homes to 1,150 in steps of 15 %
 }
 
 TEST(SubIndex, PhaseShiftsTheGrowth) {

@@ -25,8 +25,8 @@ Keys LastKeys(size_t begin, size_t end) {
   return keys;
 }
 
-// 900 committed rows; there is room for 124 more in the page.
-TablePointer FilledTable() {
+// `num_rows` committed rows, each 1 - 3.
+TablePointer FilledTable(size_t num_rows) {
   TableOptions options;
   options.name = "t";
   options.dim = kDim;
@@ -35,8 +35,8 @@ TablePointer FilledTable() {
   options.initializer_arguments = {1.0f};
   const TablePointer table = testing::MakeTable(options);
   EXPECT_OK(table->Bind("sgd", {}));
-  testing::Apply(table.get(), Stage(table.get(), LastKeys(0, 900)).get(), 1.0f,
-                 Floats(900 * kDim, 3.0f));
+  testing::Apply(table.get(), Stage(table.get(), LastKeys(0, num_rows)).get(), 1.0f,
+                 Floats(num_rows * kDim, 3.0f));
   return table;
 }
 
@@ -59,7 +59,7 @@ void ExpectUsable(Table* table) {
 
 TEST(TableMemory, FailedStageLeavesTheTableAsItWas) {
   const int allocations = Sweep([](int k) {
-    const TablePointer table = FilledTable();
+    const TablePointer table = FilledTable(900);  // there is room for 124 more in the page
     const PlanPointer outstanding = Stage(table.get(), LastKeys(890, 950));
     const auto rows = RowsOf(*table);
     const Keys keys = LastKeys(880, 1200);
@@ -91,6 +91,35 @@ TEST(TableMemory, FailedStageLeavesTheTableAsItWas) {
   });
   // The plan, its three vectors, the keys to settle, a page, its list, and growths of the index.
   EXPECT_TRUE(allocations >= (testing::MallocFails() ? 9 : 5));
+}
+
+// The index fails to grow after the row was taken: the row must go back.
+TEST(TableMemory, FailedStagesLeakNoRows) {
+  size_t full = 100;  // keys that fit in the index before it grows
+  {
+    const TablePointer table = FilledTable(full);
+    const size_t bytes = table->Stats().index_bytes;
+    std::vector<PlanPointer> plans;
+    for (; table->Stats().index_bytes == bytes; ++full) {
+      plans.push_back(Stage(table.get(), LastKeys(full, full + 1)));
+    }
+    --full;
+  }
+  const TablePointer table = FilledTable(full);
+  const size_t page_bytes = table->Stats().page_bytes;
+  const Keys key = LastKeys(full, full + 1);
+  SerialExecutor executor;
+  Sweep([&](int k) {
+    for (int i = 0; i < 1100; ++i) {
+      PlanPointer plan;
+      AllocationFailure failure(k);
+      const Status status = table->Stage(key, &executor, &plan);
+      if (!failure.happened()) return false;
+      EXPECT_EQ(status.code(), Code::kResourceExhausted);
+    }
+    return true;
+  });
+  EXPECT_EQ(table->Stats().page_bytes, page_bytes);
 }
 
 TEST(TableMemory, FailedFirstStageLeavesTheTableEmpty) {

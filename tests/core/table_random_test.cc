@@ -5,6 +5,7 @@
 
 #include "core/mix.h"
 #include "core/ownership.h"
+#include "random.h"
 #include "reference_table.h"
 #include "table_calls.h"
 

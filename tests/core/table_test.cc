@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/mix.h"
+#include "random.h"
 #include "reference_table.h"
 #include "table_calls.h"
 #include "threaded_executor.h"
@@ -98,6 +99,17 @@ TEST(Table, BindAddsSlotsToRowsThatExist) {
   EXPECT_EQ(rows.at(HashOf(1)), (Floats{-2, -2, 16, 16}));
   EXPECT_EQ(rows.at(HashOf(2)), (Floats{-5, -5, 25, 25}));
   EXPECT_EQ(rows.at(HashOf(3)), (Floats{-2.75f, -2.75f, 16, 16}));
+}
+
+TEST(Table, RowsThatAreFreeStayFreeWhenBound) {
+  const TablePointer table = MakeTable(300, 1.0f);  // 1,024 rows a page
+  Keys keys;
+  for (Key key = 0; key < 1000; ++key) keys.push_back(key);
+  Stage(table.get(), keys);
+  EXPECT_OK(table->Bind("sgd", {}));
+  const size_t page_bytes = table->Stats().page_bytes;
+  Apply(table.get(), Stage(table.get(), keys).get(), 1.0f, Floats(300000, 1.0f));
+  EXPECT_EQ(table->Stats().page_bytes, page_bytes);
 }
 
 TEST(Table, RebindingAnotherRuleFails) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/mix.h"
+#include "random.h"
 #include "reference_table.h"
 #include "table_calls.h"
 
@@ -95,8 +96,7 @@ bool AllEqual(const float* floats, size_t n) {
   return true;
 }
 
-// Every fourth plan ends here at once, as one whose step was cancelled; the keys of such a plan
-// may be provisional in others at that moment.
+// Each plan has a twin that ends here, as one whose step was cancelled.
 void StageAll(Table* table, const std::vector<Batch>& batches, PlanQueue* queue, Faults* faults) {
   SerialExecutor executor;
   for (const Batch& batch : batches) {
@@ -187,6 +187,53 @@ TEST(TableThreads, StagerApplierAndReadersEndInTheSerialState) {
   EXPECT_TRUE(RowsOf(*table) == reference.Rows());
   EXPECT_EQ(table->Stats().provisional_rows, 0u);
   EXPECT_TRUE(table->size() > 2000);
+}
+
+// Starts another thread's work and then probes, which takes long enough for that to come between.
+class SignallingExecutor : public SerialExecutor {
+ public:
+  explicit SignallingExecutor(std::atomic<bool>* started) : started_(started) {}
+  void ParallelFor(size_t n, size_t unit_ns,
+                   const std::function<void(size_t begin, size_t end)>& work) override {
+    *started_ = true;
+    SerialExecutor::ParallelFor(n, unit_ns, work);
+  }
+
+ private:
+  std::atomic<bool>* started_;
+};
+
+// The stager finds key 1 provisional; before it has the index alone, the row is committed, or is
+// dropped and belongs to nobody.
+TEST(TableThreads, PlanMayEndBetweenTheTwoProbesOfTheStager) {
+  const TablePointer table = testing::MakeTable(1, 10.0f);
+  ASSERT_OK(table->Bind("sgd", {}));
+  Keys many(20000);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<Key>(i + 1000000);
+  testing::Apply(table.get(), testing::Stage(table.get(), many).get(), 0.0f,
+                 Floats(many.size(), 1.0f));
+  size_t committed = many.size();
+  for (Key key = 0; key < 60; ++key) {
+    PlanPointer first = testing::Stage(table.get(), {key});
+    many[0] = key;
+    std::atomic<bool> started{false};
+    std::thread ender([&] {
+      while (!started) std::this_thread::yield();
+      if (key % 2 == 0) testing::Apply(table.get(), first.get(), 1.0f, {3});
+      first.reset();
+    });
+    SignallingExecutor executor(&started);
+    PlanPointer second;
+    const Status staged = table->Stage(many, &executor, &second);
+    ender.join();
+    ASSERT_OK(staged);
+    if (key % 2 == 0) ++committed;
+    ASSERT_EQ(table->Stats().provisional_rows, key % 2);
+    ASSERT_EQ(testing::Read(*table, *second)[0], key % 2 == 0 ? 7.0f : 10.0f);
+    second.reset();
+    ASSERT_EQ(table->Stats().provisional_rows, 0u);
+    ASSERT_EQ(table->size(), committed);
+  }
 }
 
 // Slots are added while another thread stages and drops: a row keeps its number and its values.

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <exception>
 
+#include "random.h"
+
 namespace tfsparse {
 namespace testing {
 namespace {
