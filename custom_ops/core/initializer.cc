@@ -44,16 +44,17 @@ class UniformInitializer : public Initializer {
 
 }  // namespace
 
-Status MakeInitializer(const std::string& kind, const std::vector<float>& arguments,
-                       uint64_t seed, std::unique_ptr<Initializer>* initializer) {
+Status MakeInitializer(const std::string& kind, const std::vector<float>& arguments, uint64_t seed,
+                       std::unique_ptr<Initializer>* initializer) {
   if (kind == "constant" && arguments.size() == 1) {
     *initializer = std::make_unique<ConstantInitializer>(arguments[0]);
   } else if (kind == "uniform" && arguments.size() == 2) {
     *initializer = std::make_unique<UniformInitializer>(arguments[0], arguments[1], seed);
   } else {
-    return InvalidArgument("Initializers are \"constant\" {value} and \"uniform\" {low, high}. "
-                           "Received: \"" + kind + "\" with " +
-                           std::to_string(arguments.size()) + " arguments.");
+    return InvalidArgument(
+        "Initializers are \"constant\" {value} and \"uniform\" {low, high}. "
+        "Received: \"" +
+        kind + "\" with " + std::to_string(arguments.size()) + " arguments.");
   }
   return Status();
 }

@@ -26,8 +26,8 @@ class Initializer {
 //   "uniform"   {low, high}: low + (high - low) * k / 2^24, k uniform in [0, 2^24)
 // The seed and the hash are mixed to a state, and float j comes from bits of
 // Mix(state + (j / 2 + 1) * golden ratio): SplitMix64 as a counter-based generator.
-Status MakeInitializer(const std::string& kind, const std::vector<float>& arguments,
-                       uint64_t seed, std::unique_ptr<Initializer>* initializer);
+Status MakeInitializer(const std::string& kind, const std::vector<float>& arguments, uint64_t seed,
+                       std::unique_ptr<Initializer>* initializer);
 
 }  // namespace tfsparse
 

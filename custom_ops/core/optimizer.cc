@@ -71,22 +71,22 @@ class Adagrad : public Optimizer {
 
 class Adam : public Optimizer {
  public:
-  Adam(float beta_1, float beta_2, float epsilon)
-      : one_minus_beta_1_(1 - beta_1), one_minus_beta_2_(1 - beta_2), epsilon_(epsilon) {
+  Adam(float one_minus_beta_1, float one_minus_beta_2, float epsilon)
+      : one_minus_beta_1_(one_minus_beta_1),
+        one_minus_beta_2_(one_minus_beta_2),
+        epsilon_(epsilon) {
     // Powers by repeated multiplication: exact rules on every machine, unlike pow().
     double power_1 = 1;
     double power_2 = 1;
     do {
-      power_1 *= beta_1;
-      power_2 *= beta_2;
+      power_1 *= 1 - double{one_minus_beta_1};
+      power_2 *= 1 - double{one_minus_beta_2};
       corrections_.push_back(static_cast<float>(std::sqrt(1 - power_2) / (1 - power_1)));
     } while (std::max(power_1, power_2) > kNegligible && corrections_.size() < kMaxCorrections);
   }
 
   size_t slot_floats(size_t dim) const override { return 2 * dim + 1; }
-  void InitSlots(size_t dim, float* slots) const override {
-    std::fill_n(slots, 2 * dim + 1, 0.0f);
-  }
+  void InitSlots(size_t dim, float* slots) const override { std::fill_n(slots, 2 * dim + 1, 0.0f); }
   void Apply(size_t dim, float learning_rate, const float* gradient, float* row) const override {
     float* const m = row + dim;
     float* const v = m + dim;
@@ -112,6 +112,19 @@ class Adam : public Optimizer {
 
 }  // namespace
 
+namespace {
+
+// Whether the arguments are those of a rule that keeps finite rows finite.
+bool AreSound(const std::string& kind, const std::vector<float>& a) {
+  const auto at_least_zero = [](float x) { return x >= 0 && std::isfinite(x); };
+  const auto share = [](float x) { return x > 0 && x <= 1; };
+  if (kind == "adagrad") return at_least_zero(a[0]) && at_least_zero(a[1]);
+  if (kind == "adam") return share(a[0]) && share(a[1]) && at_least_zero(a[2]);
+  return true;
+}
+
+}  // namespace
+
 Status MakeOptimizer(const std::string& kind, const std::vector<float>& arguments,
                      std::unique_ptr<Optimizer>* optimizer) {
   if (kind == "none" && arguments.empty()) {
@@ -125,8 +138,13 @@ Status MakeOptimizer(const std::string& kind, const std::vector<float>& argument
   } else {
     return InvalidArgument(
         "Optimizers are \"none\" {}, \"sgd\" {}, \"adagrad\" {initial_accumulator_value, epsilon} "
-        "and \"adam\" {beta_1, beta_2, epsilon}. Received: \"" +
+        "and \"adam\" {1 - beta_1, 1 - beta_2, epsilon}. Received: \"" +
         kind + "\" with " + std::to_string(arguments.size()) + " arguments.");
+  }
+  if (!AreSound(kind, arguments)) {
+    optimizer->reset();
+    return InvalidArgument("The arguments of \"" + kind +
+                           "\" must be finite and not negative, and betas below one.");
   }
   return Status();
 }

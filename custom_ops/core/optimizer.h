@@ -24,15 +24,15 @@ class Optimizer {
   virtual void InitSlots(size_t dim, float* slots) const = 0;
 
   // Updates one row, [parameters (dim) | slots], by its gradient [dim].
-  virtual void Apply(size_t dim, float learning_rate, const float* gradient,
-                     float* row) const = 0;
+  virtual void Apply(size_t dim, float learning_rate, const float* gradient, float* row) const = 0;
 };
 
 // `kind`, what `arguments` mean, and the slots:
 //   "none"     {}                                   no slots; cannot be applied
 //   "sgd"      {}                                   no slots
 //   "adagrad"  {initial_accumulator_value, epsilon} accumulator [dim]
-//   "adam"     {beta_1, beta_2, epsilon}            m [dim], v [dim], t [1]: the row's updates
+//   "adam"     {1 - beta_1, 1 - beta_2, epsilon}    m [dim], v [dim], t [1]: the row's updates
+// Adam takes what is left to one, because in fp32 1 - 0.999f is not 0.001f.
 Status MakeOptimizer(const std::string& kind, const std::vector<float>& arguments,
                      std::unique_ptr<Optimizer>* optimizer);
 

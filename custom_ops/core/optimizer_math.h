@@ -14,15 +14,13 @@
 
 namespace tfsparse {
 
-TFSPARSE_HOST_DEVICE inline void SgdElement(float gradient, float learning_rate,
-                                            float* parameter) {
+TFSPARSE_HOST_DEVICE inline void SgdElement(float gradient, float learning_rate, float* parameter) {
   *parameter -= learning_rate * gradient;
 }
 
 // Duchi, Hazan, Singer 2011, with Keras's epsilon inside the root.
-TFSPARSE_HOST_DEVICE inline void AdagradElement(float gradient, float learning_rate,
-                                                float epsilon, float* accumulator,
-                                                float* parameter) {
+TFSPARSE_HOST_DEVICE inline void AdagradElement(float gradient, float learning_rate, float epsilon,
+                                                float* accumulator, float* parameter) {
   *accumulator += gradient * gradient;
   *parameter -= learning_rate * gradient / sqrtf(*accumulator + epsilon);
 }
@@ -31,8 +29,7 @@ TFSPARSE_HOST_DEVICE inline void AdagradElement(float gradient, float learning_r
 // learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t), where t counts the updates of this row.
 TFSPARSE_HOST_DEVICE inline void AdamElement(float gradient, float step_size,
                                              float one_minus_beta_1, float one_minus_beta_2,
-                                             float epsilon, float* m, float* v,
-                                             float* parameter) {
+                                             float epsilon, float* m, float* v, float* parameter) {
   *m += (gradient - *m) * one_minus_beta_1;
   *v += (gradient * gradient - *v) * one_minus_beta_2;
   *parameter -= *m * step_size / (sqrtf(*v) + epsilon);

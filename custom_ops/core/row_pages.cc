@@ -50,8 +50,7 @@ uint32_t RowPages::Allocate() {
     auto* memory = static_cast<char*>(std::malloc(row_bytes + rows_per_page()));
     if (memory == nullptr) throw std::bad_alloc();
     std::memset(memory + row_bytes, 0, rows_per_page());
-    pages_[end_ >> page_shift_].store(reinterpret_cast<float*>(memory),
-                                      std::memory_order_release);
+    pages_[end_ >> page_shift_].store(reinterpret_cast<float*>(memory), std::memory_order_release);
   }
   return end_++;
 }

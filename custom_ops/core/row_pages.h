@@ -32,9 +32,7 @@ class RowPages {
   uint32_t Allocate();
   void Free(uint32_t row);
 
-  float* row(uint32_t row) const {
-    return page(row) + (row & row_mask_) * row_floats_;
-  }
+  float* row(uint32_t row) const { return page(row) + (row & row_mask_) * row_floats_; }
   uint8_t& holders(uint32_t row) const {
     return reinterpret_cast<uint8_t*>(page(row) + rows_per_page() * row_floats_)[row & row_mask_];
   }

@@ -42,18 +42,18 @@ inline Status ResourceExhausted(std::string message) {
 }
 
 // Stops the process when one of our own invariants is broken. Never for the caller's mistakes.
-#define TFSPARSE_CHECK(condition)                                                         \
-  do {                                                                                    \
-    if (!(condition)) {                                                                   \
+#define TFSPARSE_CHECK(condition)                                                            \
+  do {                                                                                       \
+    if (!(condition)) {                                                                      \
       std::fprintf(stderr, "%s:%d: broken invariant: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                       \
-    }                                                                                     \
+      std::abort();                                                                          \
+    }                                                                                        \
   } while (false)
 
-#define TFSPARSE_RETURN_IF_ERROR(expression)        \
-  do {                                              \
-    ::tfsparse::Status status_ = (expression);      \
-    if (!status_.ok()) return status_;              \
+#define TFSPARSE_RETURN_IF_ERROR(expression)   \
+  do {                                         \
+    ::tfsparse::Status status_ = (expression); \
+    if (!status_.ok()) return status_;         \
   } while (false)
 
 }  // namespace tfsparse

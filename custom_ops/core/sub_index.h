@@ -95,13 +95,13 @@ class SubIndex {
   void Rebuild(uint32_t capacity, uint32_t slack);
 
   Hash first_;
-  uint64_t span_;              // hashes in the range, minus one
-  uint64_t scale_ = 0;         // capacity_ slots over the range, as 64-bit fixed point
-  Slots slots_;                // [num_slots_]; the last is always free
-  uint32_t num_slots_ = 1;     // capacity_, slack for the run at the end, one sentinel
-  uint32_t capacity_ = 0;      // homes
+  uint64_t span_;           // hashes in the range, minus one
+  uint64_t scale_ = 0;      // capacity_ slots over the range, as 64-bit fixed point
+  Slots slots_;             // [num_slots_]; the last is always free
+  uint32_t num_slots_ = 1;  // capacity_, slack for the run at the end, one sentinel
+  uint32_t capacity_ = 0;   // homes
   uint32_t size_ = 0;
-  double ideal_capacity_;      // of the next growth; keeps the phase through rounding
+  double ideal_capacity_;  // of the next growth; keeps the phase through rounding
 };
 
 }  // namespace tfsparse

@@ -18,14 +18,14 @@
 namespace tfsparse {
 
 struct TableOptions {
-  std::string name;                      // for error messages
-  size_t dim = 0;                        // floats of the parameter, 1 to 65,536
-  uint32_t rank = 0;                     // this shard holds BucketsOfRank(rank, num_ranks)
+  std::string name;   // for error messages
+  size_t dim = 0;     // floats of the parameter, 1 to 65,536
+  uint32_t rank = 0;  // this shard holds BucketsOfRank(rank, num_ranks)
   uint32_t num_ranks = 1;
   uint64_t seed = 0;
   std::string initializer = "constant";  // see MakeInitializer()
   std::vector<float> initializer_arguments = {0.0f};
-  float default_value = 0.0f;            // what lookups of absent keys read
+  float default_value = 0.0f;  // what lookups of absent keys read
 
   Status Validate() const;
 };
@@ -63,8 +63,7 @@ class Table : public std::enable_shared_from_this<Table> {
   void Read(const Plan& plan, Executor* executor, float* out) const;
 
   // Read. The same for keys that repeat: out[i] = the row of the plan's key positions[i].
-  void Read(const Plan& plan, Span<const int32_t> positions, Executor* executor,
-            float* out) const;
+  void Read(const Plan& plan, Span<const int32_t> positions, Executor* executor, float* out) const;
 
   // Apply. Updates each row of the plan by its gradient, gradients [keys, dim], and commits the
   // plan. A table without an optimizer refuses.

@@ -18,8 +18,7 @@ tf::Status ToTensorFlow(const Status& status) {
   return tf::errors::Internal(status.message());
 }
 
-void PoolExecutor::ParallelFor(size_t n, size_t unit_ns,
-                               const std::function<void(size_t begin, size_t end)>& work) {
+void PoolExecutor::ParallelFor(size_t n, size_t unit_ns, LoopBody work) {
   constexpr int64_t kCyclesPerNs = 3;
   auto* const pool = ctx_->device()->tensorflow_cpu_worker_threads()->workers;
   pool->ParallelFor(static_cast<int64_t>(n), static_cast<int64_t>(unit_ns) * kCyclesPerNs,
@@ -33,10 +32,9 @@ tf::Status RowsFrom(tf::OpKernelContext* ctx, int i, size_t num_rows, size_t dim
   const tf::Tensor& tensor = ctx->input(i);
   const tf::TensorShape wanted({static_cast<int64_t>(num_rows), static_cast<int64_t>(dim)});
   if (tensor.shape() != wanted) {
-    return tf::errors::InvalidArgument("Input ", i, " of ", ctx->op_kernel().name(),
-                                       " must have shape ", wanted.DebugString(),
-                                       ", one row per key. Received: ",
-                                       tensor.shape().DebugString(), ".");
+    return tf::errors::InvalidArgument(
+        "Input ", i, " of ", ctx->op_kernel().name(), " must have shape ", wanted.DebugString(),
+        ", one row per key. Received: ", tensor.shape().DebugString(), ".");
   }
   *rows = tensor.flat<float>().data();
   return tf::OkStatus();

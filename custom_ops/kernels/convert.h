@@ -21,8 +21,7 @@ tensorflow::Status ToTensorFlow(const Status& status);
 class PoolExecutor : public Executor {
  public:
   explicit PoolExecutor(tensorflow::OpKernelContext* ctx) : ctx_(ctx) {}
-  void ParallelFor(size_t n, size_t unit_ns,
-                   const std::function<void(size_t begin, size_t end)>& work) override;
+  void ParallelFor(size_t n, size_t unit_ns, LoopBody work) override;
 
  private:
   tensorflow::OpKernelContext* ctx_;

@@ -18,8 +18,8 @@ tf::Status CheckPositions(Span<const int32_t> positions, size_t limit) {
   uint32_t largest = 0;
   for (int32_t position : positions) largest = std::max(largest, static_cast<uint32_t>(position));
   if (!positions.empty() && largest >= limit) {
-    return tf::errors::InvalidArgument("`positions` must be in [0, ", limit, "). Received: ",
-                                       static_cast<int32_t>(largest), ".");
+    return tf::errors::InvalidArgument("`positions` must be in [0, ", limit,
+                                       "). Received: ", static_cast<int32_t>(largest), ".");
   }
   return tf::OkStatus();
 }
@@ -27,8 +27,8 @@ tf::Status CheckPositions(Span<const int32_t> positions, size_t limit) {
 tf::Status KeysFrom(tf::OpKernelContext* ctx, Span<const Key>* keys) {
   TF_RETURN_IF_ERROR(ListFrom(ctx, 1, keys));
   if (keys->size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
-    return tf::errors::InvalidArgument("A batch holds at most 2^31 - 1 keys. Received: ",
-                                       keys->size(), ".");
+    return tf::errors::InvalidArgument(
+        "A batch holds at most 2^31 - 1 keys. Received: ", keys->size(), ".");
   }
   return tf::OkStatus();
 }
@@ -113,9 +113,9 @@ class SegmentSumOp : public tf::OpKernel {
     OP_REQUIRES_OK(ctx, RowsFrom(ctx, 0, positions.size(), dim, &values));
     int32_t num_sums;
     OP_REQUIRES_OK(ctx, ScalarFrom(ctx, 2, &num_sums));
-    OP_REQUIRES(ctx, num_sums >= 0,
-                tf::errors::InvalidArgument("`num_sums` must not be negative. Received: ",
-                                            num_sums, "."));
+    OP_REQUIRES(
+        ctx, num_sums >= 0,
+        tf::errors::InvalidArgument("`num_sums` must not be negative. Received: ", num_sums, "."));
     OP_REQUIRES_OK(ctx, CheckPositions(positions, num_sums));
     float* sums;
     OP_REQUIRES_OK(ctx, AllocateRows(ctx, 0, num_sums, dim, &sums));

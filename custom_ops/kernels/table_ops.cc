@@ -22,8 +22,7 @@ class TableOp : public tf::OpKernel {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("seed", &seed));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("initializer", &options_.initializer));
     options_.initializer_arguments.clear();  // GetAttr appends
-    OP_REQUIRES_OK(ctx,
-                   ctx->GetAttr("initializer_arguments", &options_.initializer_arguments));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("initializer_arguments", &options_.initializer_arguments));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("default_value", &options_.default_value));
     options_.dim = static_cast<size_t>(dim);
     options_.rank = static_cast<uint32_t>(rank);
@@ -111,10 +110,10 @@ class ReadPlanOp : public tf::OpKernel {
                                             variant.DebugString(), "."));
     const StagedPlan& staged = *plan->staged;
     OP_REQUIRES(ctx, staged.plan->table() == table->table(),
-                tf::errors::InvalidArgument(
-                    "Table '", table->table()->options().name, "': `plan` must have been staged "
-                    "on this table. Received: a plan of table '",
-                    staged.plan->table()->options().name, "'."));
+                tf::errors::InvalidArgument("Table '", table->table()->options().name,
+                                            "': `plan` must have been staged "
+                                            "on this table. Received: a plan of table '",
+                                            staged.plan->table()->options().name, "'."));
     const bool distinct = staged.positions.empty();
     PoolExecutor executor(ctx);
     float* rows;
@@ -162,8 +161,8 @@ class ApplyOp : public tf::OpKernel {
     if (plan == nullptr) {
       OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->Stage(keys, &executor, &plan)));
     }
-    OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->Apply(learning_rate, gradients, &executor,
-                                                           plan.get())));
+    OP_REQUIRES_OK(
+        ctx, ToTensorFlow(table->table()->Apply(learning_rate, gradients, &executor, plan.get())));
   }
 };
 

@@ -1,6 +1,7 @@
 #include "core/optimizer.h"
 
 #include <cmath>
+#include <limits>
 
 #include "random.h"
 #include "reference_table.h"
@@ -54,7 +55,7 @@ TEST(Optimizer, AdagradAddsEpsilonInsideTheRoot) {
 
 // beta_1 = 1/2 and beta_2 = 3/4 make the first correction sqrt(1/4) / (1/2) = 1.
 TEST(Optimizer, AdamFollowsTheVectorsWorkedByHand) {
-  const auto adam = Make({"adam", {0.5f, 0.75f, 0.0f}});
+  const auto adam = Make({"adam", {0.5f, 0.25f, 0.0f}});
   Floats row = NewRow(*adam, {1.0f, 2.0f});
   EXPECT_EQ(row, (Floats{1, 2, 0, 0, 0, 0, 0}));
   adam->Apply(2, 1.0f, Floats{2, -4}.data(), row.data());
@@ -67,14 +68,14 @@ TEST(Optimizer, AdamFollowsTheVectorsWorkedByHand) {
 }
 
 TEST(Optimizer, AdamAddsEpsilonOutsideTheRoot) {
-  const auto adam = Make({"adam", {0.5f, 0.75f, 3.0f}});
+  const auto adam = Make({"adam", {0.5f, 0.25f, 3.0f}});
   Floats row = NewRow(*adam, {1.0f});
   adam->Apply(1, 1.0f, Floats{2}.data(), row.data());
   EXPECT_EQ(row, (Floats{0.75f, 1, 1, 1}));  // 1 - 1 / (1 + 3)
 }
 
 TEST(Optimizer, AdamIgnoresNothingWhenItsBetasAreZero) {
-  const auto adam = Make({"adam", {0.0f, 0.0f, 0.0f}});
+  const auto adam = Make({"adam", {1.0f, 1.0f, 0.0f}});
   Floats row = NewRow(*adam, {1.0f});
   for (int i = 0; i < 3; ++i) adam->Apply(1, 0.25f, Floats{-8}.data(), row.data());
   EXPECT_EQ(row, (Floats{1.75f, -8, 64, 3}));  // every step is the rate
@@ -82,7 +83,7 @@ TEST(Optimizer, AdamIgnoresNothingWhenItsBetasAreZero) {
 
 // Two rows in one run of steps, one updated at each, one at every third: each has its own t.
 TEST(Optimizer, AdamCountsTheUpdatesOfEachRow) {
-  const auto adam = Make({"adam", {0.9f, 0.999f, 1e-7f}});
+  const auto adam = Make({"adam", {0.1f, 0.001f, 1e-7f}});
   Floats each = NewRow(*adam, {1.0f});
   Floats third = each;
   Floats alone = each;
@@ -100,8 +101,9 @@ TEST(Optimizer, AdamCountsTheUpdatesOfEachRow) {
 }
 
 TEST(Optimizer, AdamStaysWithADoublePrecisionReference) {
-  const float beta_1 = 0.9f, beta_2 = 0.999f, rate = 0.01f, epsilon = 1e-7f;
-  const auto adam = Make({"adam", {beta_1, beta_2, epsilon}});
+  const double beta_1 = 0.9, beta_2 = 0.999;
+  const float rate = 0.01f, epsilon = 1e-7f;
+  const auto adam = Make({"adam", {0.1f, 0.001f, epsilon}});
   for (int gap : {1, 2, 7}) {
     Random random;
     Floats row = NewRow(*adam, {0.5f});
@@ -112,8 +114,8 @@ TEST(Optimizer, AdamStaysWithADoublePrecisionReference) {
       adam->Apply(1, rate, &g, row.data());
       power_1 *= beta_1;
       power_2 *= beta_2;
-      m = beta_1 * m + (1 - double{beta_1}) * g;
-      v = beta_2 * v + (1 - double{beta_2}) * g * g;
+      m = beta_1 * m + (1 - beta_1) * g;
+      v = beta_2 * v + (1 - beta_2) * g * g;
       p -= rate * (m / (1 - power_1)) / (std::sqrt(v / (1 - power_2)) + epsilon);
       ASSERT_TRUE(std::abs(row[0] - p) < 2e-5);
     }
@@ -140,7 +142,7 @@ TEST(Optimizer, AdamGoesOnAfterItsCorrectionsEnd) {
 // The core compiles its loops for several instruction sets; this file compiles plain ones.
 TEST(Optimizer, EveryWidthGivesTheBitsOfThePlainLoop) {
   for (const Rule& rule :
-       {Rule{"sgd", {}}, Rule{"adagrad", {0.1f, 1e-7f}}, Rule{"adam", {0.9f, 0.999f, 1e-7f}}}) {
+       {Rule{"sgd", {}}, Rule{"adagrad", {0.1f, 1e-7f}}, Rule{"adam", {0.1f, 0.001f, 1e-7f}}}) {
     const auto optimizer = Make(rule);
     Random random;
     for (size_t dim = 1; dim <= 70; ++dim) {
@@ -174,7 +176,13 @@ TEST(Optimizer, UnknownKindsAndCountsAreRefused) {
   EXPECT_EQ(code("none", {1}), Code::kInvalidArgument);
   EXPECT_EQ(code("sgd", {0.1f}), Code::kInvalidArgument);
   EXPECT_EQ(code("adagrad", {0.1f}), Code::kInvalidArgument);
-  EXPECT_EQ(code("adam", {0.9f, 0.999f}), Code::kInvalidArgument);
+  EXPECT_EQ(code("adam", {0.1f, 0.001f}), Code::kInvalidArgument);
+  EXPECT_TRUE(optimizer == nullptr);
+  EXPECT_EQ(code("adam", {0.0f, 0.001f, 1e-7f}), Code::kInvalidArgument);  // beta_1 = 1
+  EXPECT_EQ(code("adam", {0.1f, 1.5f, 1e-7f}), Code::kInvalidArgument);
+  EXPECT_EQ(code("adam", {0.1f, 0.001f, -1.0f}), Code::kInvalidArgument);
+  EXPECT_EQ(code("adagrad", {0.1f, std::numeric_limits<float>::quiet_NaN()}),
+            Code::kInvalidArgument);
   EXPECT_TRUE(optimizer == nullptr);
   const Status status = MakeOptimizer("lion", {1, 2}, &optimizer);
   EXPECT_TRUE(status.message().find("\"lion\" with 2 arguments") != std::string::npos);

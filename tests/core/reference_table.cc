@@ -23,8 +23,8 @@ void ReferenceApply(const Rule& rule, size_t dim, float learning_rate, const flo
     double power_1 = 1;
     double power_2 = 1;
     for (int i = 0; i < t; ++i) {
-      power_1 *= rule.arguments[0];
-      power_2 *= rule.arguments[1];
+      power_1 *= 1 - double{rule.arguments[0]};
+      power_2 *= 1 - double{rule.arguments[1]};
     }
     step_size = learning_rate * static_cast<float>(std::sqrt(1 - power_2) / (1 - power_1));
   }
@@ -39,8 +39,8 @@ void ReferenceApply(const Rule& rule, size_t dim, float learning_rate, const flo
     } else {
       float& m = p[dim + j];
       float& v = p[2 * dim + j];
-      m = m + (g - m) * (1.0f - rule.arguments[0]);
-      v = v + (g * g - v) * (1.0f - rule.arguments[1]);
+      m = m + (g - m) * rule.arguments[0];
+      v = v + (g * g - v) * rule.arguments[1];
       p[j] = p[j] - m * step_size / (std::sqrt(v) + rule.arguments[2]);
     }
   }

@@ -150,7 +150,7 @@ TEST(TableMemory, FailedBindLeavesTheTableUnbound) {
     Keys keys;
     for (Key key = 0; key < 100; ++key) keys.push_back(key);
     const PlanPointer plan = Stage(table.get(), keys);
-    const std::vector<float> arguments = {0.5f, 0.75f, 0.0f};
+    const std::vector<float> arguments = {0.5f, 0.25f, 0.0f};
     Status status;
     bool happened;
     {

@@ -25,7 +25,7 @@ constexpr float kDefault = 0.25f;
 constexpr float kLow = -0.5f;
 constexpr float kHigh = 1.5f;
 
-const Rule kRules[] = {{"sgd", {}}, {"adagrad", {0.1f, 1e-7f}}, {"adam", {0.9f, 0.99f, 1e-7f}}};
+const Rule kRules[] = {{"sgd", {}}, {"adagrad", {0.1f, 1e-7f}}, {"adam", {0.1f, 0.01f, 1e-7f}}};
 
 TablePointer UniformTable(size_t dim, uint32_t rank, uint32_t num_ranks) {
   TableOptions options;

@@ -227,7 +227,7 @@ TEST(Table, ThreadsOfTheExecutorChangeNothing) {
   SerialExecutor serial;
   ThreadedExecutor threaded(3);
   for (const TablePointer& table : {one, many}) {
-    EXPECT_OK(table->Bind("adam", {0.9f, 0.999f, 1e-7f}));
+    EXPECT_OK(table->Bind("adam", {0.1f, 0.001f, 1e-7f}));
   }
   for (int step = 0; step < 20; ++step) {
     Keys keys;

@@ -193,8 +193,7 @@ TEST(TableThreads, StagerApplierAndReadersEndInTheSerialState) {
 class SignallingExecutor : public SerialExecutor {
  public:
   explicit SignallingExecutor(std::atomic<bool>* started) : started_(started) {}
-  void ParallelFor(size_t n, size_t unit_ns,
-                   const std::function<void(size_t begin, size_t end)>& work) override {
+  void ParallelFor(size_t n, size_t unit_ns, LoopBody work) override {
     *started_ = true;
     SerialExecutor::ParallelFor(n, unit_ns, work);
   }

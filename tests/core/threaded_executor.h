@@ -15,8 +15,7 @@ class ThreadedExecutor : public Executor {
  public:
   explicit ThreadedExecutor(size_t num_threads) : num_threads_(num_threads) {}
 
-  void ParallelFor(size_t n, size_t /*unit_ns*/,
-                   const std::function<void(size_t begin, size_t end)>& work) override {
+  void ParallelFor(size_t n, size_t /*unit_ns*/, LoopBody work) override {
     const size_t piece = (n + num_threads_ - 1) / num_threads_;
     std::vector<std::thread> threads;
     for (size_t begin = 0; begin < n; begin += piece) {

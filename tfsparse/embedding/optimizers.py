@@ -92,7 +92,7 @@ class Adam:
 
     def rule(self):
         """The core's name for the formula, and its arguments."""
-        return "adam", [self.beta_1, self.beta_2, self.epsilon]
+        return "adam", [1 - self.beta_1, 1 - self.beta_2, self.epsilon]
 
 
 BY_NAME = {rule.__name__: rule for rule in (SGD, Adagrad, Adam)}
