@@ -9,8 +9,8 @@ from tfsparse.keras_layers.metrics import global_results
 class Broadcast(tf.keras.callbacks.Callback):
     """Starts all ranks from rank 0's dense weights and optimizer state.
 
-    Before the first step, so the first step is exact too. Rows need none: their first values are
-    the same on every rank.
+    Before the first step of each `fit`, so the first step is exact too. Rows need none: their first
+    values are the same on every rank.
 
     Raises:
         RuntimeError: at the first step, if the model has not been built. Call it on a batch, or
@@ -20,6 +20,10 @@ class Broadcast(tf.keras.callbacks.Callback):
     def __init__(self):
         """See the class."""
         super().__init__()
+        self._done = False
+
+    def on_train_begin(self, logs=None):
+        """Broadcasts again: the model, or the optimizer, may be another one."""
         self._done = False
 
     def on_train_batch_begin(self, batch, logs=None):

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfsparse.embedding.config import Table
+from tfsparse.embedding.keys import as_keys
 from tfsparse.embedding.protocol import TableReader, source_of
 from tfsparse.embedding.table import shard_of
 from tfsparse.keras_layers import ids as id_forms
@@ -105,7 +106,7 @@ class DynamicEmbedding(TableReader, tf.keras.layers.Layer):
         keep = None if self._padding_id is None else tf.not_equal(form.flat, self._padding_id)
         flat = form.flat if keep is None else tf.boolean_mask(form.flat, keep)
         training = self._is_training(training) and self.trainable
-        keys = id_forms.as_keys(flat)
+        keys = as_keys(flat)
         vectors = source_of(self.table_config).gather(keys, form.samples, training)
         vectors = tf.cast(vectors, self.compute_dtype)
         if self._combiner is None:

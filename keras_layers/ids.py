@@ -5,13 +5,6 @@ import tensorflow as tf
 _DTYPES = (tf.int32, tf.int64, tf.string)
 
 
-def as_keys(flat):
-    """Ids `[n]` as int64 keys; a string's key is its 64-bit FarmHash fingerprint."""
-    if flat.dtype == tf.string:
-        return tf.bitcast(tf.fingerprint(flat, "farmhash64"), tf.int64)
-    return tf.cast(flat, tf.int64)
-
-
 def take_apart(ids, layer_name):
     """The form of `ids`.
 

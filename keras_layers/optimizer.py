@@ -1,15 +1,20 @@
 """`tfs.DistributedOptimizer`: a Keras optimizer that also trains tables, over all ranks."""
 
+import inspect
+import weakref
+
 import tensorflow as tf
 
+from tfsparse import runtime
 from tfsparse.embedding import gradients
-from tfsparse.embedding.table import optimizers_of_tables, table_of
+from tfsparse.embedding.table import gradient_checks, table_of
 from tfsparse.keras_layers.rules import rule_of
 
 _KERAS = tf.keras.optimizers
 _LossScaleOptimizer = tf.keras.mixed_precision.LossScaleOptimizer
 
 _classes = {}
+_alive = weakref.WeakSet()
 
 
 def DistributedOptimizer(optimizer):
@@ -20,6 +25,10 @@ def DistributedOptimizer(optimizer):
     follow its rule (SGD, Adagrad or Adam) and its rate of the step, schedules and callbacks
     that set the rate included. `clipnorm`, `global_clipnorm` and `clipvalue` apply to the
     gradients of the global batch, dense ones and rows, with equal results on all ranks.
+
+    A rank's samples are counted by the leading dimension of the ids of the first lookup, so give
+    ids as `[batch, ...]`. An optimizer whose variables have no table behind them weighs ranks
+    equally.
 
     A gradient that is not finite, on any rank, fails the step on all ranks before anything is
     updated; inside a `LossScaleOptimizer` it makes all ranks skip the step.
@@ -64,6 +73,32 @@ def DistributedOptimizer(optimizer):
     return optimizer
 
 
+def _refuse_other_optimizers(table_name):
+    """Raises if the gradient that is being made is for an optimizer that knows no tables.
+
+    Keras's `minimize` asks for it, so the optimizer stands on the stack. Without this check it
+    would fail later, by TensorFlow's words about shapes.
+    """
+    asking = None
+    frame = inspect.currentframe()
+    while frame is not None and asking is None:
+        if frame.f_code.co_name in ("compute_gradients", "_compute_gradients", "get_gradients"):
+            asking = frame.f_locals.get("self")
+        frame = frame.f_back
+    asking = getattr(asking, "inner_optimizer", asking)
+    if isinstance(asking, _TrainsTables) or (asking is None and _alive):
+        return
+    found = "this program has none" if asking is None else f"this is a {type(asking).__name__}"
+    raise ValueError(
+        f"Table '{table_name}' is trained by tfs.DistributedOptimizer, and {found}: wrap the Keras "
+        "optimizer, as in model.compile(tfs.DistributedOptimizer(tf.keras.optimizers.Adam()), ...)."
+        " It replaces hvd.DistributedOptimizer and is needed on one process too."
+    )
+
+
+gradient_checks.append(_refuse_other_optimizers)
+
+
 def _class_for(keras_class, mixin):
     if keras_class not in _classes:
         made = type(
@@ -98,20 +133,30 @@ class _TrainsTables:
             self._rule = rule_of(self, self.keras_class)
         except ValueError as error:
             self._rule = error  # matters only if an "auto" table asks for the rule
-        optimizers_of_tables.add(self)
+        self._collectives = runtime.unique_name("optimizer")
+        _alive.add(self)
+
+    def _reduce(self, grads_and_vars):
+        with tf.init_scope():
+            iterations = self.iterations  # legacy optimizers make it when they are first asked
+        after = iterations.read_value()
+        return gradients.reduce(grads_and_vars, self._clip, self._collectives, after)
 
     def _apply_all(self, reduced, apply_dense, rate_of_step):
         reduced = list(reduced)
         if not reduced:
             return apply_dense([])
-        check = gradients.check_finite(reduced)
-        reduced = gradients.clip(reduced, self._clip)
         dense = [(g, v) for g, v in reduced if table_of(v) is None]
         tables = [(g, table_of(v)) for g, v in reduced if table_of(v) is not None]
-        # The dependency ties the update, `iterations` included, to the data of the step: with a
-        # dataset of unknown length Keras runs the part of a step that depends on no data once
-        # too often.
-        with tf.control_dependencies([] if check is None else [check]):
+        for _, table in tables:  # first of all, because it may refuse
+            self._bind(table)
+        # The dependencies tie the update, `iterations` included, to the data of the step: with a
+        # dataset of unknown length Keras runs the part of a step that depends on no data once too
+        # often. And the next step of this optimizer, which waits for `iterations`, begins no
+        # collective before those of this step have ended.
+        check = gradients.check_sound(reduced)
+        ended = [g.values if isinstance(g, tf.IndexedSlices) else g for g, _ in reduced]
+        with tf.control_dependencies([] if check is None else [check, *ended]):
             result = apply_dense(dense)
             if not dense:
                 # An op, not a value: in a LossScaleOptimizer both ways of a tf.cond are ops.
@@ -119,16 +164,16 @@ class _TrainsTables:
         with tf.control_dependencies([] if check is None else [check]):
             rate = rate_of_step()
             for slices, table in tables:
-                gradients.apply_rows(slices, table, self._rate_of(table, rate))
+                own = table.optimizer != "auto"
+                gradients.apply_rows(slices, table, table.optimizer.learning_rate if own else rate)
         return result
 
-    def _rate_of(self, table, rate):
+    def _bind(self, table):
         if table.optimizer != "auto":
-            return tf.constant(table.optimizer.learning_rate, tf.float32)
+            return
         if isinstance(self._rule, Exception):
             raise ValueError(f"Table '{table.name}': {self._rule}") from self._rule
         table.bind(self._rule)
-        return rate
 
     def get_config(self):
         """The class and config of the Keras optimizer inside."""
@@ -172,7 +217,7 @@ class _NewTrainsTables(_TrainsTables):
         super().build([variable for variable in var_list if table_of(variable) is None])
 
     def aggregate_gradients(self, grads_and_vars):
-        return gradients.reduce(grads_and_vars)
+        return self._reduce(grads_and_vars)
 
     def apply_gradients(
         self, grads_and_vars, name=None, skip_gradients_aggregation=False, **kwargs
@@ -198,7 +243,7 @@ class _LegacyTrainsTables(_TrainsTables):
         super()._create_all_weights([v for v in var_list if table_of(v) is None])
 
     def _aggregate_gradients(self, grads_and_vars):
-        return gradients.reduce(grads_and_vars)
+        return self._reduce(grads_and_vars)
 
     def apply_gradients(self, grads_and_vars, name=None, experimental_aggregate_gradients=True):
         if experimental_aggregate_gradients:

@@ -42,6 +42,10 @@ def rule_of(optimizer, keras_class):
         return optimizers.SGD()
     if rule == "Adagrad":
         initial = keras_class.get_config(optimizer)["initial_accumulator_value"]
+        legacy = isinstance(optimizer, _KERAS.legacy.Optimizer)
+        if legacy and (number("epsilon") > 1e-6 or initial < 1e-2):
+            # sqrt(a) + epsilon there, sqrt(a + epsilon) in Keras's new one and here
+            _refuse(keras_class, "with this epsilon and initial accumulator its formula differs")
         return optimizers.Adagrad(
             initial_accumulator_value=float(initial), epsilon=number("epsilon")
         )

@@ -59,6 +59,10 @@ class RowsPlaceholder:
         self._table_name = name
         self.name = f"{name}/rows"
 
+    def __repr__(self):
+        """What Keras prints of weights that a format, as legacy `.h5`, does not take."""
+        return f"<{_MESSAGE.format(name=self._table_name)}>"
+
     def refuse(self):
         """Raises."""
         refuse(self._table_name)

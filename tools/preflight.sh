@@ -27,8 +27,11 @@ sys.exit(inside or not (3, 9) <= sys.version_info[:2] <= (3, 11))' >/dev/null 2>
 }
 
 python=""
-for candidate in "${1:-}" python3.11 python3.10 python3.9 python3; do
-  if [ -n "$candidate" ] && fits "$candidate"; then
+# A Python that was named is the only one that will do.
+candidates="python3.11 python3.10 python3.9 python3"
+if [ -n "${1:-}" ]; then candidates=$1; fi
+for candidate in $candidates; do
+  if fits "$candidate"; then
     python=$candidate
     break
   fi

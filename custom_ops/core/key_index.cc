@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kNumSubIndexes = 256;
 
-// How many keys ahead the probes are prefetched. 8 to 32 measure alike (bench/core).
+// How many keys ahead the probes are prefetched. 8 to 32 measure alike.
 constexpr size_t kAhead = 16;
 
 // The digits of `i` mirrored: 0, 1/2, 1/4, 3/4, ... so that neighbours are far apart in phase.

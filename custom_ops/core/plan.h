@@ -20,6 +20,10 @@ class Table;
 // provisional row (the batch after this one has the key too). The row is then committed by the
 // first that is applied, and undone only when the last of them has been dropped.
 //
+// After another plan has committed a row, this one still lists it as provisional; Drop() and
+// Commit() tell by its count of holders, zero then. So a committed row must not be freed and
+// reserved anew while a plan lists it.
+//
 // A plan keeps its table alive. Only Table looks inside; it may be destroyed on any thread.
 class Plan {
  public:

@@ -9,7 +9,7 @@ namespace tfsparse {
 namespace {
 
 constexpr size_t kPageBytes = 1 << 20;
-constexpr uint32_t kMinPageShift = 10;  // bounds the directory: 2^20 entries
+constexpr uint32_t kMinPageShift = 6;  // bounds the directory: 2^24 entries, 128 MiB of addresses
 constexpr uint32_t kMaxPageShift = 16;
 
 uint32_t PageShiftFor(size_t row_floats) {

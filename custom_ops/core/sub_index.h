@@ -17,7 +17,7 @@ namespace tfsparse {
 //   - growing copies from left to right, and a scan yields hash order, which is bucket order.
 //
 // It owns 12 bytes a slot and no rows. Load lies between 0.75 and 0.87, that is, at most 16
-// bytes a key. Nothing is allocated before the first key. Not thread-safe: Find() calls may run
+// bytes a key beside the slack of 33 slots. Nothing is allocated before the first key. Not thread-safe: Find() calls may run
 // together; every other call needs the index alone.
 class SubIndex {
  public:

@@ -101,6 +101,12 @@ class ExpandOp : public tf::OpKernel {
   }
 };
 
+class AnchoredOp : public tf::OpKernel {
+ public:
+  using tf::OpKernel::OpKernel;
+  void Compute(tf::OpKernelContext* ctx) override { ctx->set_output(0, ctx->input(1)); }
+};
+
 class SegmentSumOp : public tf::OpKernel {
  public:
   using tf::OpKernel::OpKernel;
@@ -127,6 +133,7 @@ class SegmentSumOp : public tf::OpKernel {
 TFSPARSE_REGISTER("GroupKeys", GroupKeysOp);
 TFSPARSE_REGISTER("SumByKey", SumByKeyOp);
 TFSPARSE_REGISTER("Expand", ExpandOp);
+TFSPARSE_REGISTER("Anchored", AnchoredOp);
 TFSPARSE_REGISTER("SegmentSum", SegmentSumOp);
 
 }  // namespace

@@ -79,6 +79,23 @@ positions: [n], each in [0, u).
 values: [n, dim].
 )doc");
 
+REGISTER_OP("Tfsparse>Anchored")
+    .Input("anchor: float")
+    .Input("rows: float")
+    .Input("keys: int64")
+    .Input("samples: int64")
+    .Attr("table_name: string")
+    .Output("anchored: float")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->input(1));
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+The rows, as something that depends on the anchor: their gradient becomes the anchor's.
+
+The gradient is registered in Python: sparse, of `keys`, as described in embedding/table.py.
+)doc");
+
 REGISTER_OP("Tfsparse>SegmentSum")
     .Input("values: float")
     .Input("positions: int32")

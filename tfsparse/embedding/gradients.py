@@ -3,7 +3,7 @@
 This is all a synchronous step says to other ranks, in a fixed order: one allreduce of the dense
 gradients, which also carries the number of samples and whether everything is finite; then per
 table one exchange of row gradients; then, only when norms are clipped, one allreduce of the
-tables' norms.
+tables' norms. None of it stands under a condition.
 
 Gradients are means over the global batch: a rank with n of N samples weighs n / N, on the
 gradient itself, so that regularisation terms, which every rank adds in full, stay right.
@@ -15,6 +15,10 @@ import tensorflow as tf
 
 from tfsparse import runtime
 from tfsparse.embedding.table import SAMPLES_OFFSET, table_of
+
+# A row gradient beyond this counts as not finite. Whether a sum over uses and ranks overflows
+# would be known to its owner alone; below this no sum of a step, nor its square, can.
+LARGEST = 1e12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +60,18 @@ def split(grads_and_vars):
     return dense, tables
 
 
-def reduce(grads_and_vars):
-    """This rank's gradients -> gradients of the global batch, for the rows this rank owns.
+def reduce(grads_and_vars, config, name, after):
+    """This rank's gradients -> clipped gradients of the global batch, for the rows it owns.
 
-    A value that is not finite, on any rank, makes NaN of one gradient on every rank, so that
-    all of them skip or fail together.
+    A gradient that is not finite (or, of a row, beyond `LARGEST`) on any rank makes NaN of one
+    gradient, the `carrier`, on every rank, so that all of them skip or fail together.
 
     Args:
         grads_and_vars: `[(gradient, variable)]`; row gradients stand with their table's anchor.
+        config: a `Clip`.
+        name: of the caller, a part of the names of collectives; unique, the same on all ranks.
+        after: a tensor to wait for. One of the state that the caller's steps change keeps the
+            collectives of two of its steps in one function apart.
 
     Returns:
         `[(gradient, variable)]`, dense variables first; then for each table a
@@ -72,24 +80,45 @@ def reduce(grads_and_vars):
     dense, tables = split(grads_and_vars)
     slices = [(table, *_concat(parts)) for table, parts in tables.items()]
     samples = _samples(tables)
-    rows_finite = _all_finite([values for _, _, values in slices])
-    result, total, finite = _reduce_dense(dense, samples, rows_finite)
-    poison = tf.where(finite, 0.0, float("nan"))
-    if result:
-        gradient, variable = result[0]
-        add = lambda values: values + tf.cast(poison, values.dtype)  # noqa: E731
-        result[0] = (_map_values(add, gradient), variable)
+    with tf.control_dependencies([] if tf.executing_eagerly() else [after]):
+        rows_sound = _all(tf.less_equal(tf.abs(values), LARGEST) for _, _, values in slices)
+        result, total, sound = _reduce_dense(dense, samples, rows_sound, name)
     for table, keys, values in slices:
         if runtime.size() > 1:
-            values = tf.math.multiply_no_nan(values, samples)
+            values = tf.math.multiply_no_nan(values, samples / total)
         keys, sums = table.sum_gradients(keys, values)
-        if runtime.size() > 1:
-            sums = sums / total
-        if not result:
-            # No dense gradient can carry the poison, and this rank may own none of the rows:
-            # one more row does, which `apply_rows` cuts off.
-            sums = tf.concat([sums, tf.fill([1, table.dim], poison)], axis=0)
         result.append((tf.IndexedSlices(sums, keys), table.anchor))
+    result = _clip(result, config, name)
+    return _poisoned(result, tf.where(sound, 0.0, float("nan")))
+
+
+def carrier(grads_and_vars):
+    """The number of the gradient that turns to NaN when a step must not be applied.
+
+    A dense one, which is the same on all ranks. Without any it is the first: of that `_poisoned`
+    makes sure that it is not empty.
+    """
+    kinds = [isinstance(gradient, tf.IndexedSlices) for gradient, _ in grads_and_vars]
+    return kinds.index(False) if False in kinds else 0
+
+
+def _poisoned(grads_and_vars, poison):
+    if not grads_and_vars:
+        return grads_and_vars
+    result = list(grads_and_vars)
+    number = carrier(result)
+    gradient, variable = result[number]
+    if not isinstance(gradient, tf.IndexedSlices):
+        result[number] = (gradient + tf.cast(poison, gradient.dtype), variable)
+    elif table_of(variable) is None:
+        gradient = tf.convert_to_tensor(gradient)
+        result[number] = (gradient + tf.cast(poison, gradient.dtype), variable)
+    else:
+        # This rank may own no row of the step: one more carries the poison, and `apply_rows`
+        # cuts it off.
+        width = tf.shape(gradient.values)[1]
+        values = tf.concat([gradient.values, tf.fill([1, width], poison)], axis=0)
+        result[number] = (tf.IndexedSlices(values, gradient.indices), variable)
     return result
 
 
@@ -105,44 +134,39 @@ def _samples(tables):
     return tf.constant(1.0)
 
 
-def _reduce_dense(dense, samples, rows_finite):
-    """Weighted means of dense gradients; the total of samples; whether all is finite."""
+def _reduce_dense(dense, samples, rows_sound, name):
+    """Weighted means of dense gradients; the total of samples; whether all ranks are sound."""
     if runtime.size() == 1:
-        finite = _all_finite([_values(gradient) for gradient, _ in dense])
-        return dense, samples, tf.logical_and(rows_finite, finite)
+        finite = _all(tf.math.is_finite(_values(gradient)) for gradient, _ in dense)
+        return dense, samples, tf.logical_and(rows_sound, finite)
     dense = [(tf.convert_to_tensor(gradient), variable) for gradient, variable in dense]
     # One message per type, in a fixed order; that of fp32 always exists.
     by_type = {tf.float32: []}
     for gradient, _ in dense:
         by_type.setdefault(gradient.dtype, []).append(gradient)
-    reduced, total, finite = {}, None, None
+    reduced, total, sound = {}, None, None
     for dtype, gradients in by_type.items():
         weight = tf.cast(samples, dtype)
         flat = [tf.reshape(tf.math.multiply_no_nan(g, weight), [-1]) for g in gradients]
         if dtype == tf.float32:
-            flat.append(tf.stack([samples, tf.where(rows_finite, 0.0, 1.0)]))
-        message = runtime.allreduce_sum(tf.concat(flat, 0), f"dense.{dtype.name}")
-        type_finite = tf.reduce_all(tf.math.is_finite(message))
+            flat.append(tf.stack([samples, tf.where(rows_sound, 0.0, 1.0)]))
+        message = runtime.allreduce_sum(tf.concat(flat, 0), f"{name}.{dtype.name}")
+        finite = tf.reduce_all(tf.math.is_finite(message))
         if dtype == tf.float32:
             total = tf.maximum(message[-2], 1.0)
-            finite = tf.logical_and(type_finite, tf.equal(message[-1], 0.0))
+            sound = tf.logical_and(finite, tf.equal(message[-1], 0.0))
             message = message[:-2]
         else:
-            finite = tf.logical_and(finite, type_finite)
+            sound = tf.logical_and(sound, finite)
         sizes = [tf.size(gradient) for gradient in gradients]
         parts = tf.split(message / tf.cast(total, dtype), sizes) if gradients else []
         reduced[dtype] = [tf.reshape(part, g.shape) for part, g in zip(parts, gradients)]
     queues = {dtype: iter(parts) for dtype, parts in reduced.items()}
-    return [(next(queues[g.dtype]), variable) for g, variable in dense], total, finite
+    return [(next(queues[g.dtype]), variable) for g, variable in dense], total, sound
 
 
-def clip(grads_and_vars, config):
-    """Clips reduced gradients, rows of all ranks included, equally on every rank.
-
-    Args:
-        grads_and_vars: from `reduce`.
-        config: a `Clip`.
-    """
+def _clip(grads_and_vars, config, name):
+    """Clips reduced gradients, rows of all ranks included, equally on every rank."""
     limits = [limit for limit in dataclasses.astuple(config) if limit is not None]
     if not limits or not grads_and_vars:
         return grads_and_vars
@@ -152,7 +176,7 @@ def clip(grads_and_vars, config):
             (_map_values(lambda x: tf.clip_by_value(x, -limit, limit), gradient), variable)
             for gradient, variable in grads_and_vars
         ]
-    squares = _squared_norms(grads_and_vars)
+    squares = _squared_norms(grads_and_vars, name)
     if config.global_clipnorm is not None:
         squares = [tf.add_n(squares)] * len(squares)
     limit = limits[0]
@@ -163,21 +187,21 @@ def clip(grads_and_vars, config):
     ]
 
 
-def _squared_norms(grads_and_vars):
+def _squared_norms(grads_and_vars, name):
     values = [_values(gradient) for gradient, _ in grads_and_vars]
     squares = [tf.reduce_sum(tf.square(tf.cast(value, tf.float32))) for value in values]
     spread = [i for i, (_, v) in enumerate(grads_and_vars) if table_of(v) is not None]
     if spread:
-        totals = runtime.allreduce_sum(tf.stack([squares[i] for i in spread]), "norms")
+        totals = runtime.allreduce_sum(tf.stack([squares[i] for i in spread]), f"{name}.norms")
         for i, total in zip(spread, tf.unstack(totals, num=len(spread))):
             squares[i] = total
     return squares
 
 
-def _all_finite(tensors):
-    if not tensors:
-        return tf.constant(True)
-    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors])
+def _all(conditions):
+    """Whether all elements of some boolean tensors are True; so it is for none."""
+    whole = [tf.reduce_all(condition) for condition in conditions]
+    return tf.reduce_all(whole) if whole else tf.constant(True)
 
 
 def _values(gradient):
@@ -190,15 +214,16 @@ def _map_values(function, gradient):
     return function(gradient)
 
 
-def check_finite(grads_and_vars):
-    """An op that fails, on all ranks alike, if `reduce` met a value that is not finite."""
-    carrier = _values(grads_and_vars[0][0])
+def check_sound(grads_and_vars):
+    """An op that fails, on all ranks alike, if `reduce` met a gradient that is not finite."""
+    gradient, _ = grads_and_vars[carrier(grads_and_vars)]
     return tf.debugging.Assert(
-        tf.reduce_all(tf.math.is_finite(carrier)),
+        tf.reduce_all(tf.math.is_finite(_values(gradient))),
         [
-            "A gradient is NaN or infinite on some rank. Nothing was updated, on any rank. "
-            "Lower the learning rate, clip gradients, check the inputs, or wrap the optimizer "
-            "in tf.keras.mixed_precision.LossScaleOptimizer, which skips such steps."
+            "A gradient is NaN or infinite (or, of a row, beyond 1e12) on some rank. Nothing was "
+            "updated, on any rank. Lower the learning rate, clip gradients, check the inputs, or "
+            "wrap the optimizer in tf.keras.mixed_precision.LossScaleOptimizer, which skips such "
+            "steps."
         ],
     )
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfsparse import ops, runtime
 from tfsparse.embedding.exchange import Exchange
+from tfsparse.embedding.keys import as_keys
 
 # `dense_shape[0]` of a row gradient is this plus the samples it comes from. Nothing can make it
 # dense by accident: that asks for petabytes and fails, on every device.
@@ -15,8 +16,8 @@ _SCAN_ROWS = 65536
 
 _by_anchor = weakref.WeakValueDictionary()
 
-# The optimizers of this process that can train tables.
-optimizers_of_tables = weakref.WeakSet()
+# Called with a table's name when a gradient of its rows is made; they raise if it cannot be used.
+gradient_checks = []
 
 
 def shard_of(config):
@@ -30,6 +31,30 @@ def shard_of(config):
 def table_of(variable):
     """The table whose anchor `variable` is, or None."""
     return _by_anchor.get(variable.ref())
+
+
+# A registered gradient and not tf.custom_gradient, which keeps its closure, and so the graph and
+# the table, for as long as the process lives.
+@tf.RegisterGradient("Tfsparse>Anchored")
+def _gradient_of_rows(op, row_gradients):
+    keys, samples = op.inputs[2], op.inputs[3]
+    table_name = op.get_attr("table_name")
+    table_name = table_name.decode() if isinstance(table_name, bytes) else table_name
+    for check in gradient_checks:
+        check(table_name)
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    if "Grad" in type(graph).__name__:  # the gradient of a branch or of a loop's body
+        raise NotImplementedError(
+            f"Table '{table_name}' cannot be trained from inside tf.cond, tf.while_loop or "
+            "tf.map_fn. Call the layer outside and pass its output in."
+        )
+    # The scope's name is what TensorFlow prints if an optimizer that does not know tables trips
+    # over these slices.
+    with tf.name_scope("wrap_the_optimizer_in_tfs.DistributedOptimizer"):
+        values = tf.identity(row_gradients)
+        dim = tf.shape(values, tf.int64)[1]
+        slices = tf.IndexedSlices(values, keys, tf.stack([SAMPLES_OFFSET + samples, dim]))
+    return slices, None, None, None
 
 
 class ShardedTable:
@@ -84,42 +109,12 @@ class ShardedTable:
             rows = ops.read_plan(self.handle, plan, self.dim)
         else:
             rows = ops.lookup(self.handle, asked, self.dim)
-        rows = self._exchange.rows_to_askers(rows, asked_counts)
+        # Nothing behind this line has a gradient; without it TensorFlow asks for one where a
+        # nested function captures the handle.
+        rows = tf.stop_gradient(self._exchange.rows_to_askers(rows, asked_counts))
         if training:
-            rows = self._through_anchor(rows, unique, samples)
+            rows = ops.anchored(self.anchor, rows, unique, samples, self.name)
         return ops.expand(self.handle, rows, positions)
-
-    def _through_anchor(self, rows, keys, samples):
-        rows = tf.stop_gradient(rows)
-        dense_shape = tf.stack([SAMPLES_OFFSET + samples, tf.constant(self.dim, tf.int64)])
-
-        @tf.custom_gradient
-        def rows_of(unused_anchor):
-            def gradient(row_gradients):
-                self._check_place_of_gradient()
-                # The scope's name is what TensorFlow prints if an optimizer that does not know
-                # tables trips over these slices.
-                with tf.name_scope("wrap_the_optimizer_in_tfs.DistributedOptimizer"):
-                    return tf.IndexedSlices(tf.identity(row_gradients), keys, dense_shape)
-
-            return tf.identity(rows), gradient
-
-        return rows_of(self.anchor)
-
-    def _check_place_of_gradient(self):
-        if not optimizers_of_tables:
-            raise ValueError(
-                f"Table '{self.name}' is trained by tfs.DistributedOptimizer, and this program has "
-                "none: wrap the Keras optimizer, as in "
-                "model.compile(tfs.DistributedOptimizer(tf.keras.optimizers.Adam()), ...). "
-                "It replaces hvd.DistributedOptimizer and is needed on one process too."
-            )
-        graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-        if "Grad" in type(graph).__name__:  # the gradient of a branch or of a loop's body
-            raise NotImplementedError(
-                f"Table '{self.name}' cannot be trained from inside tf.cond, tf.while_loop or "
-                "tf.map_fn. Call the layer outside and pass its output in."
-            )
 
     def sum_gradients(self, keys, values):
         """Sends row gradients to their owners and adds those of equal keys, in rank order.
@@ -160,18 +155,22 @@ class ShardedTable:
         """Reads rows; unseen keys read the default and stay unseen. Every rank calls it.
 
         Args:
-            keys: anything that converts to int64 `[n]`; ranks may ask for different keys.
+            keys: ids `[n]`, integers or strings; ranks may ask for different ones.
 
         Returns:
             float32 `[n, dim]`.
         """
-        keys = tf.reshape(tf.convert_to_tensor(keys, tf.int64), [-1])
+        keys = tf.reshape(tf.convert_to_tensor(keys), [-1])
+        if keys.dtype.is_floating and keys.shape != [0]:
+            raise TypeError(f"Table '{self.name}': ids are integers or strings. Received: {keys}.")
+        keys = as_keys(keys)
         return self.gather(keys, tf.constant(0, tf.int64), training=False)
 
     def export(self, block_rows=_SCAN_ROWS):
         """Yields this rank's rows in blocks.
 
-        Do not train meanwhile. Each block is `(keys, rows, slots)`: int64 `[r]`, float32
+        Do not train meanwhile. The key of a string is its fingerprint (`as_keys`). Each block is
+        `(keys, rows, slots)`: int64 `[r]`, float32
         `[r, dim]` and float32 `[r, slot floats]`, as numpy arrays, in the order of the keys'
         hashes.
 

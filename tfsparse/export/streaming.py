@@ -137,10 +137,13 @@ def stream_table(number, table, rows_of_ranks, writer):
     names, rank = checkpoint_names(number), runtime.rank()
     total, first = sum(rows_of_ranks), sum(rows_of_ranks[:rank])
     if rank == 0:
-        default = tf.fill([1, table.dim], tf.constant(table.default, tf.float32))
-        writer.add(names[1], default, 0, total + 1)
+        # TensorFlow refuses to fill a hash table with nothing: key 0 of an empty table has a row,
+        # which is the default that it would read without.
+        count = 1 if total else 2
+        default = tf.fill([count, table.dim], tf.constant(table.default, tf.float32))
+        writer.add(names[1], default, 0, total + count)
         if total == 0:
-            writer.add_whole(names[0], tf.zeros([0], tf.int64))
+            writer.add_whole(names[0], tf.zeros([1], tf.int64))
     shard, row = table.shard, first
     block_rows = max(1, BLOCK_BYTES // shard.stats()["row_bytes"])
     for keys, rows, _ in shard.export(block_rows):

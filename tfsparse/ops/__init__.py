@@ -106,6 +106,19 @@ def expand(table, rows, positions):
     return _lib.tfsparse_expand(table, rows, positions)
 
 
+def anchored(anchor, rows, keys, samples, table_name):
+    """`rows`, depending on `anchor` in the eyes of a tape; the caller registers the gradient.
+
+    Args:
+        anchor: float32 scalar.
+        rows: float32 `[u, dim]`.
+        keys: int64 `[u]`, for the gradient.
+        samples: int64 scalar, for the gradient.
+        table_name: for its errors.
+    """
+    return _lib.tfsparse_anchored(anchor, rows, keys, samples, table_name=table_name)
+
+
 def segment_sum(values, positions, num_sums):
     """Adds `values` `[n, dim]` into `[num_sums, dim]` by int32 `positions`, in order."""
     return _lib.tfsparse_segment_sum(values, positions, num_sums)

@@ -39,18 +39,17 @@ def init():
     os.environ.setdefault(*_STALL_LIMIT)
     try:
         import horovod.tensorflow as hvd
-
-        hvd.init()
     except Exception as error:
         raise ImportError(
             f"Horovod does not load with TensorFlow {tf.__version__}. Horovod is compiled against "
             "one TensorFlow; rebuild it: pip install --no-cache-dir --no-build-isolation "
             f"--force-reinstall horovod. Received: {error}"
         ) from error
-    _hvd = hvd
+    hvd.init()
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+    _hvd = hvd
 
 
 def shutdown():

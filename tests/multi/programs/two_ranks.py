@@ -223,6 +223,96 @@ def check_tables_alone_skip_together_where_one_rank_owns_no_row():
     assert layer.table.size() == 1
 
 
+def check_with_loss_scaling_and_clipping_rows_beyond_the_limit_make_both_skip():
+    layer = built(DynamicEmbedding(1, initializer="zeros", name="beyond"))
+    dense = tf.Variable([1.0])
+    inner = K.optimizers.SGD(1.0, global_clipnorm=1.0)
+    scaled = K.mixed_precision.LossScaleOptimizer(inner, initial_scale=8.0)
+    optimizer = tfs.DistributedOptimizer(scaled)
+
+    @tf.function
+    def train(factor):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(layer(int64(1, 2), training=True)) * factor + dense[0]
+            loss = optimizer.get_scaled_loss(loss)
+        variables = [*layer.trainable_variables, dense]
+        gradients = optimizer.get_unscaled_gradients(tape.gradient(loss, variables))
+        optimizer.apply_gradients(zip(gradients, variables))
+
+    train(tf.constant(1.0))
+    before = layer.table.lookup([1, 2]).numpy()
+    # Each part is finite; their sum over ranks would not be, on the owner alone.
+    train(tf.constant(3e38))
+    np.testing.assert_array_equal(layer.table.lookup([1, 2]), before)
+    assert float(scaled.loss_scale) == 4.0
+    train(tf.constant(1.0))
+    # Gradients 1/2, 1/2 and 1 have norm sqrt(3/2); two of the three steps counted.
+    np.testing.assert_allclose(layer.table.lookup([1, 2]), [[-(1.5**-0.5)]] * 2, rtol=1e-5)
+    np.testing.assert_allclose(dense, [1 - 2 * 1.5**-0.5], rtol=1e-5)
+
+
+def check_two_optimizers_in_one_function():
+    user = built(DynamicEmbedding(1, initializer="zeros", name="user_tower"))
+    item = built(DynamicEmbedding(1, initializer="zeros", name="item_tower"))
+    dense = [tf.Variable([0.0, 0.0]), tf.Variable([0.0])]
+    optimizers = [tfs.DistributedOptimizer(K.optimizers.SGD(1.0)) for _ in dense]
+
+    @tf.function
+    def train():
+        for _ in range(2):  # unrolled: each optimizer twice in one graph
+            for layer, variable, optimizer in zip((user, item), dense, optimizers):
+                with tf.GradientTape() as tape:
+                    rows = tf.reduce_mean(layer(mine(int64(1), int64(1, 2)), training=True))
+                    loss = rows + tf.reduce_sum(variable)
+                variables = [*layer.trainable_variables, variable]
+                optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+    for _ in range(10):
+        train()
+    for layer in (user, item):  # of three samples two have id 1
+        np.testing.assert_allclose(layer.table.lookup([1, 2])[:, 0], [-40 / 3, -20 / 3], rtol=1e-5)
+    for variable in dense:
+        np.testing.assert_allclose(variable, tf.fill(variable.shape, -20.0), rtol=1e-6)
+
+
+def check_a_frozen_layer_in_a_nested_function():
+    frozen = built(DynamicEmbedding(1, default=2.0, trainable=False, name="frozen"))
+    weight = tf.Variable(1.0)
+    optimizer = tfs.DistributedOptimizer(K.optimizers.SGD(1.0))
+
+    @tf.function
+    def nested(ids):
+        return frozen(ids, training=True)
+
+    @tf.function
+    def train(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(weight * nested(ids))
+        optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+
+    train(mine(int64(1), int64(2, 3)))
+    assert float(weight) == -1.0
+    assert frozen.table.size() == 0
+
+
+def check_a_plain_optimizer_is_refused_on_both_ranks_beside_a_wrapped_one():
+    import horovod.tensorflow.keras as hvd
+
+    wrapped = tfs.DistributedOptimizer(K.optimizers.SGD(0.1))
+    others = [K.optimizers.SGD(0.1), K.optimizers.legacy.SGD(0.1)]
+    others.append(hvd.DistributedOptimizer(K.optimizers.legacy.Adam(0.1)))
+    for number, optimizer in enumerate(others):
+        model = _small_model(f"plain_{number}")
+        model.compile(optimizer, "mse")
+        try:
+            model.fit(np.zeros((2, 2), int), np.zeros((2, 1)), verbose=0)
+        except ValueError as error:
+            assert "is trained by tfs.DistributedOptimizer" in str(error), error
+        else:
+            raise AssertionError("must be refused")
+    del wrapped
+
+
 def check_global_metrics_are_those_of_all_samples():
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 30, (200, 2)), rng.integers(0, 2, (200, 1)).astype(np.float32)
