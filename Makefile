@@ -1,9 +1,9 @@
 # A fresh Debian or Ubuntu with Python 3.9 to 3.11, g++, make and git is all this needs.
 
-# Set these on the command line or in the environment.
-PYTHON ?=
-JOBS ?= $(shell nproc)
-DATA ?=
+# Set these on the command line: make PYTHON=python3.10.
+PYTHON :=
+JOBS := $(shell nproc)
+DATA :=
 
 PY := .venv/bin/python
 IN_VENV := PATH="$(CURDIR)/.venv/bin:$$PATH"
@@ -32,7 +32,7 @@ train: venv ## train DeepFM on MovieLens-100K on two ranks (DATA=folder: on file
 test: venv ## run the tests
 	$(PY) -m pytest
 
-bench: venv ## print the side-by-side figures
+bench: venv $(STAMPS)/bench ## compare with others and write tests/bench/RESULTS.md
 	$(PY) -m tests.bench.run
 
 lint: $(STAMPS)/tfsparse ## check style and the shape of the tree
@@ -81,4 +81,8 @@ $(STAMPS)/horovod: $(STAMPS)/tensorflow tools/install_horovod.sh
 
 $(STAMPS)/tfsparse: $(STAMPS)/horovod setup.py pyproject.toml
 	$(PIP_INSTALL) --no-build-isolation --editable '.[test]'
+	@touch $@
+
+$(STAMPS)/bench: $(STAMPS)/tfsparse
+	$(PIP_INSTALL) --no-build-isolation --editable '.[bench]'
 	@touch $@

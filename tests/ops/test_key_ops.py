@@ -137,6 +137,12 @@ def test_gradient_of_expand_agrees_with_finite_differences():
     np.testing.assert_allclose(symbolic, numeric, atol=1e-4)
 
 
+def test_anchored_rows_are_the_rows():
+    rows = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    anchored = ops.anchored(tf.constant(0.0), rows, [7, 8], tf.constant(2, tf.int64), "users")
+    assert anchored.numpy().tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
 def test_static_shapes_are_known_as_far_as_inputs_tell():
     table = make_table()
 
@@ -159,6 +165,8 @@ def test_static_shapes_are_known_as_far_as_inputs_tell():
         assert counts.shape.as_list() == [None]
         assert ops.expand(table, rows, positions).shape.as_list() == [5, 2]
         assert ops.segment_sum(values, positions, 7).shape.as_list() == [None, 2]
+        anchored = ops.anchored(0.0, values, keys, tf.constant(1, tf.int64), "users")
+        assert anchored.shape.as_list() == [5, 2]
         return found
 
     keys = np.array([8, 8, 1, 8, 1])

@@ -92,7 +92,7 @@ def test_adagrad_follows_its_formula_over_two_steps():
 
 def test_adam_keeps_moments_and_a_step_count_of_its_own_in_each_row():
     table = make_table(dim=1, initializer_arguments=[0.0])
-    ops.bind(table, "adam", [0.5, 0.75, 1e-8])
+    ops.bind(table, "adam", [0.5, 0.25, 1e-8])  # 1 - beta_1, 1 - beta_2
     ops.apply(table, [1], [[4.0]], 1.0)
     ops.apply(table, [1, 2], [[4.0], [4.0]], 1.0)
     keys, rows, _, _ = ops.scan(table, 0, 10)

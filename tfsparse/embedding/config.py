@@ -1,7 +1,9 @@
 """What a table is: the object users write down."""
 
+import contextlib
 import dataclasses
 import math
+import operator
 import uuid
 import weakref
 from typing import Any, Optional, Union
@@ -15,7 +17,7 @@ MAX_DIM = 65536
 _revived = weakref.WeakValueDictionary()
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, init=False)
 class Table:
     """An embedding table: how its rows look and behave.
 
@@ -44,16 +46,39 @@ class Table:
 
     name: str
     dim: int
-    optimizer: Union[str, optimizers.SGD, optimizers.Adagrad, optimizers.Adam] = "auto"
-    initializer: Any = "uniform"
-    default: float = 0.0
-    seed: int = 0
-    admission: Optional[Any] = None
-    eviction: Optional[Any] = None
-    storage: Optional[Any] = None
+    optimizer: Union[str, optimizers.SGD, optimizers.Adagrad, optimizers.Adam]
+    initializer: Any
+    default: float
+    seed: int
+    admission: Optional[Any]
+    eviction: Optional[Any]
+    storage: Optional[Any]
 
-    def __post_init__(self):
-        """Checks the arguments."""
+    # Written out because Python 3.9 has no keyword-only fields.
+    def __init__(
+        self,
+        name,
+        dim,
+        *,
+        optimizer="auto",
+        initializer="uniform",
+        default=0.0,
+        seed=0,
+        admission=None,
+        eviction=None,
+        storage=None,
+    ):
+        """See the class."""
+        values = dict(locals())
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, values[field.name])
+        self._validate()
+
+    def _validate(self):
+        for name in ("dim", "seed"):  # numpy's integers too
+            with contextlib.suppress(TypeError):
+                if not isinstance(getattr(self, name), bool):
+                    object.__setattr__(self, name, operator.index(getattr(self, name)))
 
         def require(name, condition, wanted):
             if not condition:
