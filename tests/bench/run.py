@@ -12,8 +12,8 @@ RESULTS = Path(__file__).with_name("RESULTS.md")
 
 HEADER = """# Results
 
-Written by `make bench`. Each block is one run of the command above it: ways to do the same work in one
-process, by turns, five rounds; the median, the range, and the median ratio of a round. Absolute
+Written by `make bench`. Each block is one run of the command above it: ways to do the same work in
+one process, by turns, five rounds; the median, the range, and the median ratio of a round. Absolute
 figures are of one small shared machine ({machine}); the ratios are what to quote.
 """
 

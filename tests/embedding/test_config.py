@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import json
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -58,6 +59,17 @@ def test_a_good_argument_is_kept(options):
     ((argument, value),) = options.items()
     wanted = tfs.initializers.Zeros() if value == "zeros" else value
     assert getattr(table, argument) == wanted
+
+
+def test_numpy_integers_are_kept_as_integers():
+    table = tfs.Table("users", np.int32(4), seed=np.int64(-7))
+    assert (type(table.dim), table.dim, type(table.seed), table.seed) == (int, 4, int, -7)
+    assert json.loads(json.dumps(table.get_config()))["dim"] == 4
+
+
+def test_options_are_given_by_name():
+    with pytest.raises(TypeError, match="positional"):
+        tfs.Table("users", 2, "auto")
 
 
 def test_defaults_are_the_documented_ones():

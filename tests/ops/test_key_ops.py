@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.hash_order import owner_of
 from tfsparse import ops
 
 INVALID = tf.errors.InvalidArgumentError
@@ -20,15 +21,6 @@ def make_table(dim=2, num_ranks=1):
         initializer_arguments=[0.0],
         default_value=0.0,
     )
-
-
-def owner_of(key, num_ranks):
-    """SplitMix64's finaliser, top 16 bits, spread over the ranks: frozen by the file formats."""
-    x = key % 2**64
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
-    x = x ^ (x >> 31)
-    return (x >> 48) * num_ranks >> 16
 
 
 def test_group_keys_lists_each_key_once_in_the_order_of_first_appearance():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.hash_order import hash_of, owner_of
 from tfsparse import ops
 
 INVALID = tf.errors.InvalidArgumentError
@@ -44,14 +45,6 @@ def scan_all(table, max_rows):
         keys, rows, start, done = ops.scan(table, start, max_rows)
         blocks.append((keys.numpy(), rows.numpy()))
     return blocks
-
-
-def hash_of(key):
-    """SplitMix64's finaliser, which the order of rows in files hangs on."""
-    x = int(key) % 2**64
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
-    return x ^ (x >> 31)
 
 
 def test_absent_keys_read_the_default_and_stay_absent():
@@ -155,7 +148,7 @@ def test_a_table_that_cannot_be_is_refused(options, message):
 def test_keys_of_another_rank_are_refused():
     shards = [sgd_table(rank=rank, num_ranks=2) for rank in range(2)]
     key = 12345
-    owner = hash_of(key) >> 63
+    owner = owner_of(key, 2)
     insert(shards[owner], [key])
     stranger = shards[1 - owner]
     message = f"rank {1 - owner} of 2 was asked for keys that another rank owns"

@@ -16,8 +16,8 @@ to fill it, once its file is read:
 
     static hash table, from a variable      7.9, 5.2 |  51, 873 | 0.16, 5.8
     DenseHashTable, from its checkpoint     4.2, 3.7 |  34, 537 | 0.02, 0.2
-    MutableHashTable, key by key            3.9      |  26      | 1.5, 59
-    StaticHashTable, from a text file       2.8      |  36      | 1.7, 58
+    MutableHashTable, key by key            3.9      |          | 1.5, 59
+    StaticHashTable, from a text file       2.8      |          | 1.7, 58
     sorted keys and tf.searchsorted         0.6, 0.2 |   8, 160 | 0
 
 `DenseHashTable` loads sooner, but reserves two keys, puts ids like `k << 40` into one bucket, and
