@@ -35,6 +35,11 @@ def _check_dtype(dtype, layer_name):
         )
 
 
+def _wide(flat):
+    """int32 ids as int64, so that any `padding_id` can be compared with them."""
+    return tf.cast(flat, tf.int64) if flat.dtype == tf.int32 else flat
+
+
 def fill_gaps(vectors, keep):
     """Spreads `vectors` over the True places of `keep` `[n]`, zeros elsewhere: `[n, dim]`."""
     if keep is None:
@@ -51,7 +56,7 @@ class Dense:
         self._ids = ids
         self.rank = ids.shape.rank
         self.samples = tf.shape(ids, tf.int64)[0]
-        self.flat = tf.reshape(ids, [-1])
+        self.flat = _wide(tf.reshape(ids, [-1]))
 
     def put_together(self, vectors):
         """`[n, dim]` -> ids' shape + `[dim]`."""
@@ -90,7 +95,7 @@ class Ragged:
         self._ids = ids
         self.rank = ids.shape.rank
         self.samples = ids.nrows(out_type=tf.int64)
-        self.flat = tf.reshape(ids.flat_values, [-1])
+        self.flat = _wide(tf.reshape(ids.flat_values, [-1]))
         if ids.flat_values.shape.rank != 1:
             raise ValueError(
                 "Ragged ids must be ragged in their last axis. "

@@ -293,3 +293,9 @@ def test_a_strategy_is_refused():
 def test_the_table_of_a_layer_that_is_not_built_is_an_error():
     with pytest.raises(ValueError, match="'users' has no rows before it is built or called"):
         DynamicEmbedding(2, name="users").table  # noqa: B018
+
+
+def test_a_padding_id_beyond_int32_pads_nothing_of_int32_ids():
+    layer = DynamicEmbedding(2, padding_id=2**40, default=1.0, name="wide_padding")
+    vectors = layer(tf.constant([[0, 1]], tf.int32))
+    np.testing.assert_array_equal(vectors, np.ones((1, 2, 2)))
