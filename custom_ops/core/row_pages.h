@@ -12,7 +12,8 @@
 namespace tfsparse {
 
 // RowPages owns the rows of a table: fixed-width float arrays with a number each, in pages of
-// about 1 MiB (or of 64 rows, if these are larger) that never move, so that an address stays good while pages are added.
+// about 1 MiB (or of 64 rows, if these are larger) that never move, so that an address stays
+// good while pages are added.
 //
 // Beside its row each number has a count of holders: the plans for which the row is still
 // provisional. It lives here because it is touched together with the row, and only then.

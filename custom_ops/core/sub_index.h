@@ -17,8 +17,8 @@ namespace tfsparse {
 //   - growing copies from left to right, and a scan yields hash order, which is bucket order.
 //
 // It owns 12 bytes a slot and no rows. Load lies between 0.75 and 0.87, that is, at most 16
-// bytes a key beside the slack of 33 slots. Nothing is allocated before the first key. Not thread-safe: Find() calls may run
-// together; every other call needs the index alone.
+// bytes a key beside the slack of 33 slots. Nothing is allocated before the first key. Not
+// thread-safe: Find() calls may run together; every other call needs the index alone.
 class SubIndex {
  public:
   // A slot is free when its location is kNowhere; its hash is then all ones, which ends every
