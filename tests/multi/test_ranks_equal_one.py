@@ -15,7 +15,10 @@ VARIANTS = [
     "sgd@movielens", "adagrad@movielens", "adam@movielens",
 ]  # fmt: skip
 # Three ranks share two cores of a small machine; the rules that differ most will do.
-ON_THREE_RANKS = ["sgd", "adagrad", "adam", "legacy_adam", "global_clipnorm", "adam@movielens"]
+ON_THREE_RANKS = [
+    "sgd", "adagrad", "adam", "legacy_adam", "global_clipnorm",
+    "sgd@movielens", "adagrad@movielens", "adam@movielens",
+]  # fmt: skip
 REPEATED = ["adam", "adam@movielens"]
 STEPS = 50
 
