@@ -155,7 +155,7 @@ class _TrainsTables:
         # often. And the next step of this optimizer, which waits for `iterations`, begins no
         # collective before those of this step have ended.
         check = gradients.check_sound(reduced)
-        ended = [g.values if isinstance(g, tf.IndexedSlices) else g for g, _ in reduced]
+        ended = [gradients.values_of(gradient) for gradient, _ in reduced]
         with tf.control_dependencies([] if check is None else [check, *ended]):
             result = apply_dense(dense)
             if not dense:
@@ -183,7 +183,7 @@ class _TrainsTables:
             if limit is not None:
                 config[name] = limit
         legacy = isinstance(self, _KERAS.legacy.Optimizer)
-        if self.keras_class in (getattr(_KERAS, self.keras_class.__name__, None),):
+        if self.keras_class is getattr(_KERAS, self.keras_class.__name__, None):
             name = self.keras_class.__name__
         elif self.keras_class is getattr(_KERAS.legacy, self.keras_class.__name__, None):
             name = f"legacy.{self.keras_class.__name__}"

@@ -137,7 +137,7 @@ def _samples(tables):
 def _reduce_dense(dense, samples, rows_sound, name):
     """Weighted means of dense gradients; the total of samples; whether all ranks are sound."""
     if runtime.size() == 1:
-        finite = _all(tf.math.is_finite(_values(gradient)) for gradient, _ in dense)
+        finite = _all(tf.math.is_finite(values_of(gradient)) for gradient, _ in dense)
         return dense, samples, tf.logical_and(rows_sound, finite)
     dense = [(tf.convert_to_tensor(gradient), variable) for gradient, variable in dense]
     # One message per type, in a fixed order; that of fp32 always exists.
@@ -188,7 +188,7 @@ def _clip(grads_and_vars, config, name):
 
 
 def _squared_norms(grads_and_vars, name):
-    values = [_values(gradient) for gradient, _ in grads_and_vars]
+    values = [values_of(gradient) for gradient, _ in grads_and_vars]
     squares = [tf.reduce_sum(tf.square(tf.cast(value, tf.float32))) for value in values]
     spread = [i for i, (_, v) in enumerate(grads_and_vars) if table_of(v) is not None]
     if spread:
@@ -204,7 +204,8 @@ def _all(conditions):
     return tf.reduce_all(whole) if whole else tf.constant(True)
 
 
-def _values(gradient):
+def values_of(gradient):
+    """The numbers of a gradient, dense or sparse."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
@@ -218,7 +219,7 @@ def check_sound(grads_and_vars):
     """An op that fails, on all ranks alike, if `reduce` met a gradient that is not finite."""
     gradient, _ = grads_and_vars[carrier(grads_and_vars)]
     return tf.debugging.Assert(
-        tf.reduce_all(tf.math.is_finite(_values(gradient))),
+        tf.reduce_all(tf.math.is_finite(values_of(gradient))),
         [
             "A gradient is NaN or infinite (or, of a row, beyond 1e12) on some rank. Nothing was "
             "updated, on any rank. Lower the learning rate, clip gradients, check the inputs, or "
