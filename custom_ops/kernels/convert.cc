@@ -1,5 +1,7 @@
 #include "kernels/convert.h"
 
+#include <new>
+
 namespace tfsparse {
 
 namespace tf = ::tensorflow;
@@ -16,6 +18,15 @@ tf::Status ToTensorFlow(const Status& status) {
       return tf::errors::ResourceExhausted(status.message());
   }
   return tf::errors::Internal(status.message());
+}
+
+void Kernel::Compute(tf::OpKernelContext* ctx) {
+  try {
+    Run(ctx);
+  } catch (const std::bad_alloc&) {
+    ctx->SetStatus(tf::errors::ResourceExhausted(
+        name(), ": no memory for this batch; the table is as it was before."));
+  }
 }
 
 void PoolExecutor::ParallelFor(size_t n, size_t unit_ns, LoopBody work) {

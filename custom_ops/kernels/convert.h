@@ -17,6 +17,17 @@ namespace tfsparse {
 
 tensorflow::Status ToTensorFlow(const Status& status);
 
+// What all kernels derive from: running out of memory in Run() is an error of the op. The core's
+// calls say so themselves; this is for what kernels allocate around them.
+class Kernel : public tensorflow::OpKernel {
+ public:
+  using tensorflow::OpKernel::OpKernel;
+  void Compute(tensorflow::OpKernelContext* ctx) final;
+
+ protected:
+  virtual void Run(tensorflow::OpKernelContext* ctx) = 0;
+};
+
 // Runs the core's loops on the pool of the op's device.
 class PoolExecutor : public Executor {
  public:

@@ -33,11 +33,11 @@ tf::Status KeysFrom(tf::OpKernelContext* ctx, Span<const Key>* keys) {
   return tf::OkStatus();
 }
 
-class GroupKeysOp : public tf::OpKernel {
+class GroupKeysOp : public Kernel {
  public:
-  using tf::OpKernel::OpKernel;
+  using Kernel::Kernel;
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
     Span<const Key> keys;
@@ -51,11 +51,11 @@ class GroupKeysOp : public tf::OpKernel {
   }
 };
 
-class SumByKeyOp : public tf::OpKernel {
+class SumByKeyOp : public Kernel {
  public:
-  using tf::OpKernel::OpKernel;
+  using Kernel::Kernel;
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
     Span<const Key> keys;
@@ -80,11 +80,11 @@ class SumByKeyOp : public tf::OpKernel {
   }
 };
 
-class ExpandOp : public tf::OpKernel {
+class ExpandOp : public Kernel {
  public:
-  using tf::OpKernel::OpKernel;
+  using Kernel::Kernel;
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
     const size_t num_rows = ctx->input(1).dims() == 2 ? ctx->input(1).dim_size(0) : 0;
@@ -101,17 +101,17 @@ class ExpandOp : public tf::OpKernel {
   }
 };
 
-class AnchoredOp : public tf::OpKernel {
+class AnchoredOp : public Kernel {
  public:
-  using tf::OpKernel::OpKernel;
-  void Compute(tf::OpKernelContext* ctx) override { ctx->set_output(0, ctx->input(1)); }
+  using Kernel::Kernel;
+  void Run(tf::OpKernelContext* ctx) override { ctx->set_output(0, ctx->input(1)); }
 };
 
-class SegmentSumOp : public tf::OpKernel {
+class SegmentSumOp : public Kernel {
  public:
-  using tf::OpKernel::OpKernel;
+  using Kernel::Kernel;
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     Span<const int32_t> positions;
     OP_REQUIRES_OK(ctx, ListFrom(ctx, 1, &positions));
     const size_t dim = ctx->input(0).dims() == 2 ? ctx->input(0).dim_size(1) : 0;

@@ -11,9 +11,9 @@ namespace {
 namespace tf = ::tensorflow;
 using TablePtr = tf::core::RefCountPtr<TableResource>;
 
-class TableOp : public tf::OpKernel {
+class TableOp : public Kernel {
  public:
-  explicit TableOp(tf::OpKernelConstruction* ctx) : tf::OpKernel(ctx) {
+  explicit TableOp(tf::OpKernelConstruction* ctx) : Kernel(ctx) {
     int64_t dim, rank, num_ranks, seed;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("table_name", &options_.name));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("dim", &dim));
@@ -30,7 +30,7 @@ class TableOp : public tf::OpKernel {
     options_.seed = static_cast<uint64_t>(seed);
   }
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     std::shared_ptr<Table> table;
     OP_REQUIRES_OK(ctx, ToTensorFlow(Table::Create(options_, &table)));
     tf::Tensor handle(tf::DT_RESOURCE, tf::TensorShape({}));
@@ -43,14 +43,14 @@ class TableOp : public tf::OpKernel {
   TableOptions options_;
 };
 
-class BindOp : public tf::OpKernel {
+class BindOp : public Kernel {
  public:
-  explicit BindOp(tf::OpKernelConstruction* ctx) : tf::OpKernel(ctx) {
+  explicit BindOp(tf::OpKernelConstruction* ctx) : Kernel(ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("optimizer", &optimizer_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("arguments", &arguments_));
   }
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
     OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->Bind(optimizer_, arguments_)));
@@ -61,13 +61,13 @@ class BindOp : public tf::OpKernel {
   std::vector<float> arguments_;
 };
 
-class StageOp : public tf::OpKernel {
+class StageOp : public Kernel {
  public:
-  explicit StageOp(tf::OpKernelConstruction* ctx) : tf::OpKernel(ctx) {
+  explicit StageOp(tf::OpKernelConstruction* ctx) : Kernel(ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("distinct", &distinct_));
   }
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
     Span<const Key> keys;
@@ -95,11 +95,11 @@ class StageOp : public tf::OpKernel {
   bool distinct_;
 };
 
-class ReadPlanOp : public tf::OpKernel {
+class ReadPlanOp : public Kernel {
  public:
-  using tf::OpKernel::OpKernel;
+  using Kernel::Kernel;
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
     tf::Variant variant;
@@ -127,11 +127,11 @@ class ReadPlanOp : public tf::OpKernel {
   }
 };
 
-class LookupOp : public tf::OpKernel {
+class LookupOp : public Kernel {
  public:
-  using tf::OpKernel::OpKernel;
+  using Kernel::Kernel;
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
     Span<const Key> keys;
@@ -143,11 +143,11 @@ class LookupOp : public tf::OpKernel {
   }
 };
 
-class ApplyOp : public tf::OpKernel {
+class ApplyOp : public Kernel {
  public:
-  using tf::OpKernel::OpKernel;
+  using Kernel::Kernel;
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
     Span<const Key> keys;
@@ -166,11 +166,11 @@ class ApplyOp : public tf::OpKernel {
   }
 };
 
-class SizeOp : public tf::OpKernel {
+class SizeOp : public Kernel {
  public:
-  using tf::OpKernel::OpKernel;
+  using Kernel::Kernel;
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
     tf::Tensor* size;
@@ -179,11 +179,11 @@ class SizeOp : public tf::OpKernel {
   }
 };
 
-class ScanOp : public tf::OpKernel {
+class ScanOp : public Kernel {
  public:
-  using tf::OpKernel::OpKernel;
+  using Kernel::Kernel;
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
     int64_t start, max_rows;
@@ -219,11 +219,11 @@ class ScanOp : public tf::OpKernel {
   }
 };
 
-class StatsOp : public tf::OpKernel {
+class StatsOp : public Kernel {
  public:
-  using tf::OpKernel::OpKernel;
+  using Kernel::Kernel;
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
     const TableStats stats = table->table()->Stats();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 
+#include "allocation_failure.h"
 #include "core/ownership.h"
 #include "random.h"
 #include "testing.h"
@@ -112,6 +114,25 @@ TEST(KeyGrouper, GroupingTwiceChangesNothing) {
 
 // Keys that arrive at their owner lie in one range of hashes. A grouper that places them by the
 // top bits of these needs n^2 / 2 probes: a second instead of a millisecond.
+TEST(KeyGrouper, IsUsableAfterAnyAllocationFailed) {
+  const Keys keys = {5, 6, 5, 7};
+  for (uint32_t num_ranks : {1u, 2u}) {
+    bool happened = true;
+    for (int k = 0; happened; ++k) {
+      KeyGrouper grouper;
+      {
+        testing::AllocationFailure failure(k);
+        try {
+          grouper.Group(keys, num_ranks);
+        } catch (const std::bad_alloc&) {
+        }
+        happened = failure.happened();
+      }
+      ExpectGrouped(&grouper, keys, num_ranks);
+    }
+  }
+}
+
 TEST(KeyGrouper, KeysOfOneRankGroupAsFastAsAnyKeys) {
   constexpr size_t kKeys = 50000;
   Random random;
