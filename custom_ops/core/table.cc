@@ -12,6 +12,7 @@ namespace tfsparse {
 namespace {
 
 constexpr size_t kMaxDim = 65536;
+constexpr float kMaxLearningRate = 1e12f;  // so that no step makes a row infinite
 
 // How many rows ahead a loop over rows prefetches.
 constexpr size_t kAhead = 16;
@@ -232,6 +233,11 @@ Status Table::Apply(float learning_rate, const float* gradients, Executor* execu
   if (optimizer_kind_ == "none") {
     return FailedPrecondition("Table '" + options_.name +
                               "': has no optimizer yet; bind one before the first step.");
+  }
+  if (!(learning_rate >= 0.0f && learning_rate <= kMaxLearningRate)) {
+    return InvalidArgument("Table '" + options_.name +
+                           "': `learning_rate` must be in [0, 1e12]. Received: " +
+                           std::to_string(learning_rate) + ".");
   }
   const size_t n = plan->rows_.size();
   const size_t row_bytes = pages_->row_floats() * sizeof(float);

@@ -66,7 +66,7 @@ class Table : public std::enable_shared_from_this<Table> {
   void Read(const Plan& plan, Span<const int32_t> positions, Executor* executor, float* out) const;
 
   // Apply. Updates each row of the plan by its gradient, gradients [keys, dim], and commits the
-  // plan. A table without an optimizer refuses.
+  // plan. A table without an optimizer refuses, and so does any for a rate outside of [0, 1e12].
   Status Apply(float learning_rate, const float* gradients, Executor* executor, Plan* plan);
 
   // Read. Copies the parameters of committed keys, and the default for all others, to out

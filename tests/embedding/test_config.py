@@ -25,9 +25,9 @@ import tfsparse as tfs
         ("optimizer", tf.keras.optimizers.SGD(), "`optimizer` must be .* Received: <keras"),
         ("initializer", "normal", "Table 'users': `initializer` must be .*Received: 'normal'"),
         ("initializer", tf.zeros, "Table 'users': `initializer` must be .*Received: <function"),
-        ("default", float("nan"), "Table 'users': `default` must be a finite number"),
-        ("default", float("inf"), "`default` must be a finite number. Received: inf"),
-        ("default", "0", "`default` must be a finite number. Received: '0'"),
+        ("default", float("nan"), r"Table 'users': `default` must be a number within \+-1e12"),
+        ("default", float("inf"), "1e12. Received: inf"),
+        ("default", "0", "`default` must be a number .* Received: '0'"),
         ("seed", 2**63, "Table 'users': `seed` must be an int64. Received: 9223372036854775808"),
         ("seed", -(2**63) - 1, "`seed` must be an int64"),
         ("seed", 1.5, "`seed` must be an int64. Received: 1.5"),
@@ -166,8 +166,14 @@ def test_a_copy_that_is_gone_is_not_shared_with_the_next():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: tfs.optimizers.SGD(-0.1), "SGD needs learning_rate >= 0. Received: SGD"),
+        (lambda: tfs.optimizers.SGD(-0.1), "SGD needs learning_rate >= 0, .*Received: SGD"),
         (lambda: tfs.optimizers.SGD(float("nan")), "learning_rate >= 0"),
+        (lambda: tfs.optimizers.SGD(float("inf")), "learning_rate >= 0, at most 1e12"),
+        (lambda: tfs.optimizers.SGD("0.1"), "learning_rate >= 0"),
+        (lambda: tfs.optimizers.Adam(epsilon=1e-50), "epsilon > 0 in float32"),
+        (lambda: tfs.optimizers.Adam(beta_2=1 - 1e-12), r"beta_2 in \[0, 1\)"),
+        (lambda: tfs.initializers.Constant(float("nan")), "Constant needs value within"),
+        (lambda: tfs.initializers.Uniform(0.0, float("inf")), "Uniform needs maxval within"),
         (lambda: tfs.optimizers.Adagrad(-1.0), "Adagrad needs learning_rate >= 0"),
         (lambda: tfs.optimizers.Adagrad(epsilon=0.0), "epsilon > 0"),
         (

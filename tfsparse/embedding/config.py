@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-import math
+import numbers
 import operator
 import uuid
 import weakref
@@ -94,7 +94,7 @@ class Table:
             self.optimizer == "auto" or isinstance(self.optimizer, _OPTIMIZERS),
             '"auto" or one of tfs.optimizers',
         )
-        require("default", _is_number(self.default), "a finite number")
+        require("default", _is_number(self.default), "a number within +-1e12")
         require("seed", _is_int(self.seed) and -(2**63) <= self.seed < 2**63, "an int64")
         for name in ("admission", "eviction", "storage"):
             require(name, getattr(self, name) is None, "None in this version")
@@ -145,7 +145,8 @@ def _is_int(value):
 
 
 def _is_number(value):
-    return isinstance(value, (int, float)) and math.isfinite(value)
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return is_number and abs(value) <= 1e12  # NaN is not
 
 
 def _to_config(part):

@@ -6,6 +6,10 @@ in every order, in every run.
 
 import dataclasses
 
+from tfsparse.embedding.bounds import require_between
+
+_LARGEST = 1e12
+
 
 @dataclasses.dataclass(frozen=True)
 class Zeros:
@@ -26,6 +30,10 @@ class Constant:
 
     value: float = 0.0
 
+    def __post_init__(self):
+        """Checks the arguments."""
+        require_between(self, "value", -_LARGEST, _LARGEST, "within +-1e12")
+
     def kernel_arguments(self):
         """The core's name for the distribution, and its arguments."""
         return "constant", [self.value]
@@ -45,6 +53,8 @@ class Uniform:
 
     def __post_init__(self):
         """Checks the arguments."""
+        for field in ("minval", "maxval"):
+            require_between(self, field, -_LARGEST, _LARGEST, "within +-1e12")
         if not self.minval <= self.maxval:
             raise ValueError(f"Uniform needs minval <= maxval. Received: {self}.")
 
