@@ -133,16 +133,28 @@ class _TrainsTables:
             self._rule = rule_of(self, self.keras_class)
         except ValueError as error:
             self._rule = error  # matters only if an "auto" table asks for the rule
-        self._collectives = runtime.unique_name("optimizer")
+        self._collectives = None  # their name, once ranks have met
+        self._met = set()
         _alive.add(self)
 
     def _reduce(self, grads_and_vars):
+        grads_and_vars = list(grads_and_vars)
         with tf.init_scope():
             iterations = self.iterations  # legacy optimizers make it when they are first asked
-        after = iterations.read_value()
-        return gradients.reduce(grads_and_vars, self._clip, self._collectives, after)
+            self._meet(gradients.describe(grads_and_vars))
+        after, rate = iterations.read_value(), self._rate()
+        return gradients.reduce(grads_and_vars, self._clip, self._collectives, after, rate)
 
-    def _apply_all(self, reduced, apply_dense, rate_of_step):
+    def _meet(self, trained):
+        """Makes sure, when something new is trained, that all ranks train the same."""
+        if trained in self._met:
+            return
+        runtime.require_same(f"first step of {self.keras_class.__name__}, {self._clip}, {trained}")
+        # Drawn here, where all ranks are: some of them may have made optimizers of their own.
+        self._collectives = self._collectives or runtime.unique_name("optimizer")
+        self._met.add(trained)
+
+    def _apply_all(self, reduced, apply_dense, rate=None):
         reduced = list(reduced)
         if not reduced:
             return apply_dense([])
@@ -162,7 +174,7 @@ class _TrainsTables:
                 # An op, not a value: in a LossScaleOptimizer both ways of a tf.cond are ops.
                 result = self.iterations.assign_add(1, read_value=False)
         with tf.control_dependencies([] if check is None else [check]):
-            rate = rate_of_step()
+            rate = self._rate() if rate is None else rate
             for slices, table in tables:
                 own = table.optimizer != "auto"
                 gradients.apply_rows(slices, table, table.optimizer.learning_rate if own else rate)
@@ -232,10 +244,11 @@ class _NewTrainsTables(_TrainsTables):
                 dense, name=name, skip_gradients_aggregation=True
             )
 
-        # After the dense update `learning_rate` is that of this step, schedules evaluated.
-        return self._apply_all(
-            grads_and_vars, apply_dense, lambda: tf.cast(self.learning_rate, tf.float32)
-        )
+        # The rate is read after the dense update, which evaluates schedules.
+        return self._apply_all(grads_and_vars, apply_dense)
+
+    def _rate(self):
+        return tf.cast(self.learning_rate, tf.float32)
 
 
 class _LegacyTrainsTables(_TrainsTables):
@@ -248,11 +261,7 @@ class _LegacyTrainsTables(_TrainsTables):
     def apply_gradients(self, grads_and_vars, name=None, experimental_aggregate_gradients=True):
         if experimental_aggregate_gradients:
             grads_and_vars = self._aggregate_gradients(grads_and_vars)
-        # Read before the dense update moves `iterations` on.
-        rate = self.learning_rate
-        if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
-            rate = rate(self.iterations)
-        rate = tf.cast(rate() if callable(rate) else rate, tf.float32)
+        rate = self._rate()  # before the dense update moves `iterations` on
 
         def apply_dense(dense):
             if not dense:
@@ -261,7 +270,13 @@ class _LegacyTrainsTables(_TrainsTables):
                 dense, name=name, experimental_aggregate_gradients=False
             )
 
-        return self._apply_all(grads_and_vars, apply_dense, lambda: rate)
+        return self._apply_all(grads_and_vars, apply_dense, rate)
+
+    def _rate(self):
+        rate = self.learning_rate
+        if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
+            rate = rate(self.iterations)
+        return tf.cast(rate() if callable(rate) else rate, tf.float32)
 
 
 tf.keras.utils.register_keras_serializable("tfsparse", "DistributedOptimizer")(_NewTrainsTables)

@@ -21,7 +21,9 @@ def slices(keys, values, samples=2):
 
 def reduce(grads_and_vars, **limits):
     clip = gradients.Clip(**limits)
-    return gradients.reduce(grads_and_vars, clip, "test", after=tf.constant(0))
+    return gradients.reduce(
+        grads_and_vars, clip, "test", after=tf.constant(0), rate=tf.constant(0.1)
+    )
 
 
 def plain(gradient):

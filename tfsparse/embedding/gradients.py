@@ -1,7 +1,7 @@
 """From the gradients of one rank to those of the global batch.
 
 This is all a synchronous step says to other ranks, in a fixed order: one allreduce of the dense
-gradients, which also carries the number of samples and whether everything is finite; then per
+gradients, which also carries what each rank says of its step (samples, soundness, rate); then per
 table one exchange of row gradients; then, only when norms are clipped, one allreduce of the
 tables' norms. None of it stands under a condition.
 
@@ -19,6 +19,9 @@ from tfsparse.embedding.table import SAMPLES_OFFSET, table_of
 # A row gradient beyond this counts as not finite. Whether a sum over uses and ranks overflows
 # would be known to its owner alone; below this no sum of a step, nor its square, can.
 LARGEST = 1e12
+
+# With these limits rows stay finite for 1e14 steps of every rule.
+LARGEST_RATE = 1e12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +63,26 @@ def split(grads_and_vars):
     return dense, tables
 
 
-def reduce(grads_and_vars, config, name, after):
+def describe(grads_and_vars):
+    """A text that is the same on ranks whose gradients belong together.
+
+    Raises:
+        ValueError: two tables of one name.
+    """
+    dense, tables = split(grads_and_vars)
+    names = [table.name for table in tables]
+    for name in names:
+        if names.count(name) > 1:
+            dims = [table.dim for table in tables if table.name == name]
+            raise ValueError(
+                f"{len(dims)} tables of one model are named {name!r} (of dims {dims}). Share one "
+                "tfs.Table between the layers, or give each table its own name."
+            )
+    shapes = [f"{v.dtype.name}{v.shape.as_list()}" for _, v in dense]
+    return f"tables {names} and variables {', '.join(shapes) or 'none'}"
+
+
+def reduce(grads_and_vars, config, name, after, rate):
     """This rank's gradients -> clipped gradients of the global batch, for the rows it owns.
 
     A gradient that is not finite (or, of a row, beyond `LARGEST`) on any rank makes NaN of one
@@ -72,17 +94,27 @@ def reduce(grads_and_vars, config, name, after):
         name: of the caller, a part of the names of collectives; unique, the same on all ranks.
         after: a tensor to wait for. One of the state that the caller's steps change keeps the
             collectives of two of its steps in one function apart.
+        rate: float32 scalar, the learning rate; every rank must bring the same.
 
     Returns:
         `[(gradient, variable)]`, dense variables first; then for each table a
         `tf.IndexedSlices` of summed gradients and of keys that this rank owns.
+
+    Raises:
+        tf.errors.InvalidArgumentError: when run, on every rank: ranks have different rates, or one
+            that is negative, not finite or beyond `LARGEST_RATE`.
     """
     dense, tables = split(grads_and_vars)
     slices = [(table, *_concat(parts)) for table, parts in tables.items()]
     samples = _samples(tables)
     with tf.control_dependencies([] if tf.executing_eagerly() else [after]):
         rows_sound = _all(tf.less_equal(tf.abs(values), LARGEST) for _, _, values in slices)
-        result, total, sound = _reduce_dense(dense, samples, rows_sound, name)
+        said = tf.stack([samples, tf.cast(rows_sound, tf.float32), rate])
+        result, said_by_all, finite = _reduce_dense(dense, said, name)
+    total = _total(said_by_all)
+    rates = said_by_all[:, 2]
+    with tf.control_dependencies(_checks_of(rates)):
+        sound = tf.logical_and(finite, tf.reduce_all(tf.equal(said_by_all[:, 1], 1.0)))
     for table, keys, values in slices:
         if runtime.size() > 1:
             values = tf.math.multiply_no_nan(values, samples / total)
@@ -134,35 +166,71 @@ def _samples(tables):
     return tf.constant(1.0)
 
 
-def _reduce_dense(dense, samples, rows_sound, name):
-    """Weighted means of dense gradients; the total of samples; whether all ranks are sound."""
+def _reduce_dense(dense, said, name):
+    """Weighted means of dense gradients; what all ranks say; whether all of it is finite.
+
+    Args:
+        dense: `[(gradient, variable)]`.
+        said: float32 `[3]`, of this rank: samples, whether its rows are sound (1 or 0), rate.
+        name: of the collectives.
+
+    Returns:
+        `[(gradient, variable)]`, float32 `[size(), 3]` and a boolean scalar.
+    """
     if runtime.size() == 1:
         finite = _all(tf.math.is_finite(values_of(gradient)) for gradient, _ in dense)
-        return dense, samples, tf.logical_and(rows_sound, finite)
+        return dense, said[tf.newaxis], finite
     dense = [(tf.convert_to_tensor(gradient), variable) for gradient, variable in dense]
-    # One message per type, in a fixed order; that of fp32 always exists.
+    # One message per type, in a fixed order; that of fp32 always exists. Each rank adds what it
+    # says to zeros of the others, and so all read it exactly.
     by_type = {tf.float32: []}
     for gradient, _ in dense:
         by_type.setdefault(gradient.dtype, []).append(gradient)
-    reduced, total, sound = {}, None, None
+    others = [[runtime.rank(), runtime.size() - 1 - runtime.rank()], [0, 0]]
+    saying = tf.pad(said[tf.newaxis], others)
+    reduced, finite = {}, []
     for dtype, gradients in by_type.items():
-        weight = tf.cast(samples, dtype)
+        weight = tf.cast(said[0], dtype)
         flat = [tf.reshape(tf.math.multiply_no_nan(g, weight), [-1]) for g in gradients]
         if dtype == tf.float32:
-            flat.append(tf.stack([samples, tf.where(rows_sound, 0.0, 1.0)]))
+            flat.append(tf.reshape(saying, [-1]))
         message = runtime.allreduce_sum(tf.concat(flat, 0), f"{name}.{dtype.name}")
-        finite = tf.reduce_all(tf.math.is_finite(message))
         if dtype == tf.float32:
-            total = tf.maximum(message[-2], 1.0)
-            sound = tf.logical_and(finite, tf.equal(message[-1], 0.0))
-            message = message[:-2]
-        else:
-            sound = tf.logical_and(sound, finite)
+            message, said_by_all = tf.split(message, [-1, 3 * runtime.size()])
+            said_by_all = tf.reshape(said_by_all, [runtime.size(), 3])
+        finite.append(tf.math.is_finite(message))
         sizes = [tf.size(gradient) for gradient in gradients]
-        parts = tf.split(message / tf.cast(total, dtype), sizes) if gradients else []
+        means = message / tf.cast(_total(said_by_all), dtype)
+        parts = tf.split(means, sizes) if gradients else []
         reduced[dtype] = [tf.reshape(part, g.shape) for part, g in zip(parts, gradients)]
     queues = {dtype: iter(parts) for dtype, parts in reduced.items()}
-    return [(next(queues[g.dtype]), variable) for g, variable in dense], total, sound
+    means = [(next(queues[gradient.dtype]), variable) for gradient, variable in dense]
+    return means, said_by_all, _all(finite)
+
+
+def _total(said_by_all):
+    """The samples of all ranks; 1 where there are none."""
+    return tf.maximum(tf.reduce_sum(said_by_all[:, 0]), 1.0)
+
+
+def _checks_of(rates):
+    """Ops that fail if the rates of all ranks, float32 `[size()]`, cannot be used."""
+    usable = tf.reduce_all((rates >= 0) & (rates <= LARGEST_RATE))
+    return [
+        tf.debugging.Assert(
+            usable,
+            [f"The learning rate must be in [0, {LARGEST_RATE:.0e}]. Received, by rank:", rates],
+        ),
+        tf.debugging.Assert(
+            tf.reduce_all(tf.equal(rates, rates[0])),
+            [
+                "The learning rate must be the same on all ranks. A callback that follows a "
+                "metric, as ReduceLROnPlateau, needs tfs.callbacks.GlobalMetrics before it. "
+                "Received, by rank:",
+                rates,
+            ],
+        ),
+    ]
 
 
 def _clip(grads_and_vars, config, name):

@@ -21,9 +21,17 @@ gradient_checks = []
 
 
 def shard_of(config):
-    """The run-time side of a `tfs.Table` on this rank, made at the first call."""
+    """The run-time side of a `tfs.Table` on this rank, made at the first call.
+
+    All ranks make it together.
+
+    Raises:
+        ValueError: on every rank, if they do not make the same table.
+    """
     if config.shard is None:
         with tf.init_scope():
+            description = {**config.get_config(), "uid": None}
+            runtime.require_same(f"table {config.name!r}: {description}")
             object.__setattr__(config, "shard", ShardedTable(config))
     return config.shard
 

@@ -10,6 +10,7 @@ from tfsparse.runtime.ranks import (
     init,
     local_rank,
     rank,
+    require_same,
     shutdown,
     size,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "init",
     "local_rank",
     "rank",
+    "require_same",
     "shutdown",
     "size",
     "unique_name",

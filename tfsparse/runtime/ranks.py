@@ -123,6 +123,31 @@ def allgather_object(value, name):
     return _hvd.allgather_object(value, name=f"tfsparse.{name}")
 
 
+def require_same(description):
+    """Raises on every rank unless all ranks bring the same text.
+
+    There is one meeting point for whatever ranks do together outside of steps. Ranks that are
+    about different things meet here too, and are told, instead of waiting for each other.
+
+    Args:
+        description: what this rank is about to make or do.
+
+    Raises:
+        ValueError: ranks bring different texts; it lists them.
+    """
+    ranks_by_text = {}
+    for number, text in enumerate(allgather_object(description, "meeting")):
+        ranks_by_text.setdefault(text, []).append(str(number))
+    if len(ranks_by_text) > 1:
+        found = "".join(
+            f"\n  rank {', '.join(ranks)}: {text}" for text, ranks in ranks_by_text.items()
+        )
+        raise ValueError(
+            "All ranks must make the same tables and train the same variables, in the same order. "
+            f"Received:{found}"
+        )
+
+
 def agree(error, name):
     """Raises on every rank if any rank brings an error; returns on none then.
 
