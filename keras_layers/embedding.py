@@ -25,8 +25,9 @@ class DynamicEmbedding(TableReader, tf.keras.layers.Layer):
             other layers may share.
         combiner: None (the default) gives one vector per id. `"sum"`, `"mean"` and `"sqrtn"`
             pool the vectors over the last axis of the ids; an empty list gives zeros.
-        padding_id: an id that stands for nothing: it reads zeros, is left out of pooling and
-            never gets a row. Defaults to None, where every id is ordinary.
+        padding_id: an int64, or a string for string ids, that stands for nothing: it reads
+            zeros, is left out of pooling and never gets a row. Defaults to None, where every id
+            is ordinary.
         name: of the layer and, with an int, of its table.
         **table_options: with an int, options of `tfs.Table`, such as `optimizer=`.
 
@@ -75,7 +76,7 @@ class DynamicEmbedding(TableReader, tf.keras.layers.Layer):
             self.table_config = Table(self.name, dim_or_table, **table_options)
         self.table_config.layers.add(self.name)
         self._combiner = combiner
-        self._padding_id = padding_id
+        self._padding_id = id_forms.as_padding(padding_id, self.name)
         self._placeholder = None
         self._supports_ragged_inputs = True
 
@@ -103,20 +104,22 @@ class DynamicEmbedding(TableReader, tf.keras.layers.Layer):
                 f"Layer '{self.name}': combiner={self._combiner!r} pools over the last axis of "
                 f"ids of rank 2 or more. Received: ids of shape {ids.shape}."
             )
-        keep = None if self._padding_id is None else tf.not_equal(form.flat, self._padding_id)
+        flat_weights = None if weights is None else form.flat_weights(weights)
+        keep = form.all_but(self._padding_id)
         flat = form.flat if keep is None else tf.boolean_mask(form.flat, keep)
         training = self._is_training(training) and self.trainable
-        keys = as_keys(flat)
-        vectors = source_of(self.table_config).gather(keys, form.samples, training)
+        source = source_of(self.table_config)
+        vectors = source.gather(as_keys(flat), form.samples, training, form.checks)
         vectors = tf.cast(vectors, self.compute_dtype)
-        if self._combiner is None:
-            return form.put_together(id_forms.fill_gaps(vectors, keep))
-        flat_weights = None
-        if weights is not None:
-            flat_weights = tf.cast(form.flat_weights(weights, self.name), self.compute_dtype)
-            if keep is not None:
-                flat_weights = tf.boolean_mask(flat_weights, keep)
-        return form.pool(vectors, flat_weights, keep, self._combiner)
+        # Behind the checks: what is here trips over ids and weights that do not fit.
+        with tf.control_dependencies([] if tf.executing_eagerly() else [vectors]):
+            if self._combiner is None:
+                return form.put_together(id_forms.fill_gaps(vectors, keep))
+            if flat_weights is not None:
+                flat_weights = tf.cast(flat_weights, self.compute_dtype)
+                if keep is not None:
+                    flat_weights = tf.boolean_mask(flat_weights, keep)
+            return form.pool(vectors, flat_weights, keep, self._combiner)
 
     def _is_training(self, training):
         if training is None:

@@ -276,7 +276,7 @@ def test_a_scalar_id_is_refused():
 
 def test_sparse_ids_of_higher_rank_are_refused():
     ids = tf.SparseTensor([[0, 0, 0]], [1], [1, 1, 1])
-    with pytest.raises(ValueError, match="Sparse ids must have rank 2"):
+    with pytest.raises(ValueError, match="sparse ids must have rank 2"):
         DynamicEmbedding(4)(ids)
 
 
@@ -284,22 +284,6 @@ def test_ids_ragged_in_another_axis_than_the_last_are_refused():
     ids = tf.RaggedTensor.from_row_splits([[1, 2], [3, 4]], [0, 2])
     with pytest.raises(ValueError, match="ragged in their last axis"):
         DynamicEmbedding(4)(ids)
-
-
-@pytest.mark.parametrize("splits", [[0, 3, 2, 3], [0, 1], [0, 2, 4], [1, 3], [0, -1, 3]])
-@pytest.mark.parametrize("combiner", ["sum", "mean"])
-def test_row_splits_that_do_not_fit_the_ids_are_an_error(splits, combiner):
-    layer = DynamicEmbedding(4, combiner=combiner)
-    ids = tf.RaggedTensor.from_row_splits(tf.constant([1, 2, 3]), splits, validate=False)
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        layer(ids, training=True)
-    assert layer.table.size() == 0
-
-
-def test_sparse_ids_out_of_order_are_refused():
-    ids = tf.SparseTensor([[1, 0], [0, 0]], [8, 9], [2, 1])
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        DynamicEmbedding(4, combiner="sum")(ids)
 
 
 def test_weights_without_a_combiner_are_refused():
@@ -325,7 +309,7 @@ def test_weights_without_a_combiner_are_refused():
 )
 def test_weights_of_another_shape_are_refused(ids, weights):
     layer = DynamicEmbedding(4, combiner="sum", name="users")
-    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="'users': `weights`"):
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="users'?: `weights`"):
         layer(ids, weights=weights, training=True)
     traced = tf.function(lambda i, w: layer(i, weights=w, training=True))
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="users.*`weights`"):

@@ -1,17 +1,20 @@
 """The three ways rows and keys travel between ranks, for one table.
 
-    keys        askers -> owners    int64
+    keys        askers -> owners    int64, behind a header
     rows        owners -> askers    float32 [., dim]
     gradients   askers -> owners    keys and sums in one message
 
 With one rank each returns its input. Collectives of one name must not overlap: each stands
 between two ops on the table's handle, and TensorFlow runs those one after another, in nested
 functions and retraces too. They never stand under a condition.
+
+The header of a message of keys tells the others what this rank is about. One whose input is bad
+still takes part, and then all of them fail at the same step.
 """
 
 import tensorflow as tf
 
-from tfsparse import runtime
+from tfsparse import ops, runtime
 
 
 class Exchange:
@@ -22,19 +25,34 @@ class Exchange:
     """
 
     def __init__(self, name):
+        self._table_name = name
         self._name = runtime.unique_name(f"table.{name}")
 
-    def keys_to_owners(self, keys, counts):
+    def keys_to_owners(self, keys, counts, training, checks):
         """Asks the owners for rows.
 
         Args:
             keys: int64 `[u]`, grouped by owner.
             counts: int32 `[size()]`, keys for each owner.
+            training: Python bool, the same on all ranks.
+            checks: `[(condition, message)]` of this rank's input, boolean scalars and what is
+                wrong where they are False.
 
         Returns:
             int64 `[m]`, the keys this rank is asked for, and int32 `[size()]`, by which rank.
+
+        Raises:
+            tf.errors.InvalidArgumentError: when run, on every rank: a check of some rank does not
+                hold, or some ranks train while others read.
         """
-        return runtime.alltoall(keys, counts, f"{self._name}.keys")
+        if runtime.size() > 1:
+            sound = tf.reduce_all([True, *(condition for condition, _ in checks)])
+            header = tf.where(sound, 0, ops.REFUSED) + (ops.TRAINS if training else 0)
+            header = tf.cast(header, tf.int64)
+            message, counts = ops.write_messages(keys, counts, header)
+            message, counts = runtime.alltoall(message, counts, f"{self._name}.keys")
+            keys, counts = ops.read_messages(message, counts, header, self._table_name)
+        return checked(keys, checks), counts
 
     def rows_to_askers(self, rows, counts):
         """Answers: float32 `[m, dim]` for `keys_to_owners`' keys -> `[u, dim]` for its own."""
@@ -58,3 +76,16 @@ class Exchange:
         packed = tf.concat([sums, tf.bitcast(keys, tf.float32)], axis=1)
         packed, _ = runtime.alltoall(packed, counts, f"{self._name}.gradients")
         return tf.bitcast(packed[:, -2:], tf.int64), packed[:, :-2]
+
+
+def checked(tensor, checks):
+    """`tensor`, once it is there and the conditions of `[(condition, message)]` hold."""
+    if tf.executing_eagerly():
+        for condition, message in checks:
+            if not condition:
+                raise tf.errors.InvalidArgumentError(None, None, message)
+        return tensor
+    with tf.control_dependencies([tensor]):
+        asserts = [tf.debugging.Assert(condition, [message]) for condition, message in checks]
+    with tf.control_dependencies(asserts):
+        return tf.identity(tensor)

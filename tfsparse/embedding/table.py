@@ -99,19 +99,22 @@ class ShardedTable:
         if self.optimizer != "auto":
             self.bind(self.optimizer)
 
-    def gather(self, keys, samples, training):
+    def gather(self, keys, samples, training, checks=()):
         """The rows of keys; in training also those of keys never seen, which then exist.
 
         Args:
             keys: int64 `[n]`; they may repeat.
             samples: int64 scalar, samples of this rank's batch, which weigh its gradient.
             training: Python bool. False reads only: unseen keys read the table's default.
+            checks: `[(condition, message)]` of this rank's input: boolean scalars, and what is
+                wrong where one is False. Then nothing is read or reserved, on any rank, and all
+                ranks fail. Defaults to none.
 
         Returns:
             float32 `[n, dim]`.
         """
         unique, positions, counts = ops.group_keys(self.handle, keys)
-        asked, asked_counts = self._exchange.keys_to_owners(unique, counts)
+        asked, asked_counts = self._exchange.keys_to_owners(unique, counts, training, checks)
         if training:
             plan = ops.stage(self.handle, asked, distinct=runtime.size() == 1)
             rows = ops.read_plan(self.handle, plan, self.dim)

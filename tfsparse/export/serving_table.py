@@ -28,6 +28,8 @@ import uuid
 
 import tensorflow as tf
 
+from tfsparse.embedding.exchange import checked
+
 
 class ServingTable(tf.Module):
     """A table in the graph of a SavedModel. Layers read it as they read a shard.
@@ -47,8 +49,9 @@ class ServingTable(tf.Module):
         self.index = _Index(self.keys)
 
     @tf.autograph.experimental.do_not_convert
-    def gather(self, keys, samples, training):
+    def gather(self, keys, samples, training, checks=()):
         """The rows of keys, the default for keys without: int64 `[n]` -> float32 `[n, dim]`."""
+        keys = checked(keys, checks)
         numbers = tf.raw_ops.LookupTableFindV2(
             table_handle=self.index.resource_handle,
             keys=keys,

@@ -11,6 +11,10 @@ import tensorflow as tf
 _lib = tf.load_op_library(os.path.join(os.path.dirname(__file__), "_tfsparse_ops.so"))
 
 
+# Bits of the header of a message of keys, as in core/key_message.h.
+TRAINS, REFUSED = 1, 2
+
+
 def make_table(
     name, dim, *, rank, num_ranks, seed, initializer, initializer_arguments, default_value
 ):
@@ -75,6 +79,39 @@ def sum_by_key(table, keys, values):
         `unique` int64 `[u]`, `sums` float32 `[u, dim]`, `counts` int32 `[num_ranks]`.
     """
     return _lib.tfsparse_sum_by_key(table, keys, values)
+
+
+def write_messages(keys, counts, header):
+    """Puts a header before the keys for each rank.
+
+    Args:
+        keys: int64 `[u]`, those for rank 0 first.
+        counts: int32 `[num_ranks]`, keys for each.
+        header: int64 scalar, bits of `TRAINS` and `REFUSED`.
+
+    Returns:
+        int64 `[u + num_ranks]`, and int32 `[num_ranks]`, numbers for each rank.
+    """
+    return _lib.tfsparse_write_messages(keys, counts, header)
+
+
+def read_messages(message, counts, header, table_name):
+    """Takes the headers off what all ranks have written for this one.
+
+    Args:
+        message: int64, the messages in rank order.
+        counts: int32 `[num_ranks]`, numbers of each.
+        header: int64 scalar, this rank's own.
+        table_name: for errors.
+
+    Returns:
+        int64 `[m]`, the keys, and int32 `[num_ranks]`, how many came from each rank.
+
+    Raises:
+        tf.errors.InvalidArgumentError: another rank has refused its input, or some ranks train
+            while others read. It is raised on every rank, except on one that has refused its own.
+    """
+    return _lib.tfsparse_read_messages(message, counts, header, table_name=table_name)
 
 
 def stage(table, keys, distinct):

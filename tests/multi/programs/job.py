@@ -33,6 +33,17 @@ def table_state(table):
     return dict(zip(("keys", "rows", "slots"), map(np.concatenate, zip(*blocks))))
 
 
+def mine(of_rank_0, of_rank_1):
+    """What this one of two ranks takes."""
+    return of_rank_1 if tfs.rank() else of_rank_0
+
+
+def built(layer, *shape):
+    """A layer for ids `[None, *shape]`, built before its first call."""
+    layer.build(tf.TensorShape([None, *shape]))
+    return layer
+
+
 def part_of_batch(batch, num_samples):
     """The rows of batch number `batch` that this rank takes: unequal, together everything."""
     first = batch * num_samples

@@ -3,6 +3,7 @@
 import job
 import numpy as np
 import tensorflow as tf
+from job import built, mine
 
 import tfsparse as tfs
 from tfsparse.keras_layers import DynamicEmbedding
@@ -12,15 +13,6 @@ K = tf.keras
 
 def int64(*values):
     return tf.constant(values, tf.int64)
-
-
-def built(layer, *shape):
-    layer.build(tf.TensorShape([None, *shape]))
-    return layer
-
-
-def mine(of_rank_0, of_rank_1):
-    return of_rank_1 if tfs.rank() else of_rank_0
 
 
 def step(layer, ids, factors, learning_rate=1.0):
