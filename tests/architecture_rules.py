@@ -21,6 +21,7 @@ PYTHON_LAYERS = {
     "embedding": 2,
     "runtime": 1,
     "ops": 1,
+    "stack": 0,
     "version": 0,
 }
 PUBLIC_LAYERS = ("examples", "tfsparse", "keras_layers")  # what examples may import

@@ -53,13 +53,17 @@ def test_one_module_imports_horovod():
     assert len(importers) <= 1, importers
 
 
-def test_pinned_versions_agree():
-    pins = (ROOT / "tools/constraints-tf215.txt").read_text().splitlines()
-    for name in ("tensorflow", "horovod"):
-        (pin,) = [line for line in pins if line.startswith(name + "==")]
-        assert f'"{pin}"' in (ROOT / "setup.py").read_text()
-    (tensorflow,) = [line for line in pins if line.startswith("tensorflow==")]
-    assert f'"{tensorflow}"' in (ROOT / "pyproject.toml").read_text()
+@pytest.mark.parametrize("stack", ["tf215", "tf216"])
+def test_pinned_versions_agree(stack):
+    constraints = (ROOT / f"tools/constraints-{stack}.txt").read_text().splitlines()
+    pins = dict(line.split("==", 1) for line in constraints if not line.startswith("#"))
+    setup = (ROOT / "setup.py").read_text()
+    assert f'"horovod=={pins["horovod"]}"' in setup
+    assert f"horovod=={pins['horovod']}" in (ROOT / "tfsparse/stack.py").read_text()
+    assert f'    "{pins["tensorflow"]}": [' in setup
+    assert f"| {pins['tensorflow']} " in (ROOT / "README.md").read_text()
+    if stack == "tf215":  # what builds in isolation are built for
+        assert f'"tensorflow=={pins["tensorflow"]}"' in (ROOT / "pyproject.toml").read_text()
 
 
 # From here on the rules themselves are tested: each must find what it is there to find.

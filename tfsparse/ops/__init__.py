@@ -4,11 +4,11 @@ Nothing here knows of ranks or Keras. Every function takes the handle of a table
 resource tensor) first; TensorFlow runs the ops of one handle in the order they were written.
 """
 
-import os
-
 import tensorflow as tf
 
-_lib = tf.load_op_library(os.path.join(os.path.dirname(__file__), "_tfsparse_ops.so"))
+from tfsparse.stack import load_op_library
+
+_lib = load_op_library()
 
 
 # Bits of the header of a message of keys, as in core/key_message.h.

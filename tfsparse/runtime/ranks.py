@@ -9,6 +9,8 @@ import os
 
 import tensorflow as tf
 
+from tfsparse import stack
+
 # Set by the launchers for every process they start.
 _LAUNCHER_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
@@ -30,21 +32,18 @@ def init():
     only the GPU number `local_rank()`.
 
     Raises:
-        ImportError: the process was started by `horovodrun`, but Horovod cannot be loaded with
-            this TensorFlow.
+        ImportError: the process was started by `horovodrun`, but Horovod is missing, built for
+            another TensorFlow, or does not load.
     """
     global _hvd
     if _hvd is not None or not _launched():
         return
     os.environ.setdefault(*_STALL_LIMIT)
+    stack.check_horovod()
     try:
         import horovod.tensorflow as hvd
     except Exception as error:
-        raise ImportError(
-            f"Horovod does not load with TensorFlow {tf.__version__}. Horovod is compiled against "
-            "one TensorFlow; rebuild it: pip install --no-cache-dir --no-build-isolation "
-            f"--force-reinstall horovod. Received: {error}"
-        ) from error
+        raise stack.horovod_failure(error) from None
     hvd.init()
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
