@@ -98,9 +98,11 @@ setup(
     version=f"{VERSION}+tf{TENSORFLOW}",  # so that wheels for two TensorFlows cannot be confused
     description="Dynamic embedding tables for TensorFlow and Keras, trained in step with Horovod",
     license="Apache-2.0",
-    packages=find_packages(include=["tfsparse", "tfsparse.*"])
-    + below("tfsparse.keras_layers", "keras_layers"),
-    package_dir={"tfsparse.keras_layers": "keras_layers"},
+    packages=find_packages(include=["tfsparse", "tfsparse.*"], exclude=["tfsparse.cli*"])
+    + below("tfsparse.keras_layers", "keras_layers")
+    + below("tfsparse_cli", "tfsparse/cli"),
+    package_dir={"tfsparse.keras_layers": "keras_layers", "tfsparse_cli": "tfsparse/cli"},
+    entry_points={"console_scripts": ["tfsparse = tfsparse_cli.main:main"]},
     ext_modules=[Extension("tfsparse.ops._tfsparse_ops", sources=[])],
     cmdclass={"build": Build, "build_ext": BuildOps},
     zip_safe=False,
