@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Builds Horovod against the TensorFlow in .venv and installs it there, unless that is done.
+# Builds Horovod against the TensorFlow in a virtual environment of this checkout and installs it
+# there, unless that is done.
 #
-#   tools/install_horovod.sh JOBS
+#   tools/install_horovod.sh VENV CONSTRAINTS JOBS
 #
 # Gloo is built in. MPI is too when HOROVOD_WITH_MPI=1 is set and an MPI is installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-jobs=$1
-python=.venv/bin/python
+venv=$1
+constraints=$2
+jobs=$3
+python=$venv/bin/python
 
 works_with_this_tensorflow() {
   "$python" -c '
@@ -26,7 +29,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 # Horovod's CMake files split TensorFlow's paths at spaces; they get to see a link without any.
-venv="$PWD/.venv"
+venv="$PWD/$venv"
 if [[ "$venv" == *" "* ]]; then
   ln -s "$venv" "$scratch/venv"
   venv="$scratch/venv"
@@ -42,7 +45,7 @@ export MAKEFLAGS="-j$jobs" PATH="$venv/bin:$PATH"
 
 # No cache: pip does not know that a Horovod wheel fits one TensorFlow only.
 "$venv/bin/python" -m pip wheel --no-cache-dir --no-build-isolation --no-deps \
-  --constraint tools/constraints-tf215.txt --wheel-dir "$scratch" horovod
+  --constraint "$constraints" --wheel-dir "$scratch" horovod
 "$python" -m pip install --no-deps --force-reinstall --no-index --find-links "$scratch" horovod
 
 if ! works_with_this_tensorflow; then

@@ -18,11 +18,11 @@ problem() {
   - $1"
 }
 
-# Runs, is 3.9 to 3.11, and is not inside the .venv that is going to be made.
+# Runs, is 3.9 to 3.11, and is not inside a .venv or .venv-tf... that is going to be made.
 fits() {
   "$1" -c '
 import os, sys
-inside = os.path.realpath(sys.prefix) == os.path.realpath(".venv")
+inside = os.path.realpath(sys.prefix).startswith(os.path.realpath(".venv"))
 sys.exit(inside or not (3, 9) <= sys.version_info[:2] <= (3, 11))' >/dev/null 2>&1
 }
 
@@ -37,7 +37,7 @@ for candidate in $candidates; do
   fi
 done
 if [ -z "$python" ]; then
-  problem "no Python 3.9, 3.10 or 3.11, which TensorFlow 2.15 needs. Debian 12:
+  problem "no Python 3.9, 3.10 or 3.11, which tfsparse supports. Debian 12:
     apt-get install python3 python3-venv. Elsewhere: install one of them and name it with
     make PYTHON=/path/to/python3.11"
 elif ! "$python" -c 'import venv, ensurepip' >/dev/null 2>&1; then
