@@ -31,7 +31,7 @@ mkdir -p "$folder/copy"
 find "$folder/copy" -mindepth 1 -maxdepth 1 -not -name build -exec rm -rf {} +
 git ls-files -z --cached --others --exclude-standard -- ':!tfsparse' ':!keras_layers' |
   while IFS= read -r -d '' file; do
-    if [ -e "$file" ]; then printf '%s\0' "$file"; fi # git also lists what was just deleted
+    if [ -f "$file" ]; then printf '%s\0' "$file"; fi # git also lists what was just deleted
   done | xargs -0 cp --parents --preserve=timestamps,mode --target-directory "$folder/copy"
 
 export TFSPARSE_TEST_DATA="${TFSPARSE_TEST_DATA:-$checkout/../shared/data}"
