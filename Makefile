@@ -15,6 +15,8 @@ VENV := $(or $(VENV_$(STACK)),$(error STACK must be tf215 or tf216. Received: ST
 ifeq ($(STACK),tf216)
   TF_KERAS := tf-keras
   export TF_USE_LEGACY_KERAS := 1
+else
+  unexport TF_USE_LEGACY_KERAS
 endif
 
 PY := $(VENV)/bin/python

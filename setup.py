@@ -13,6 +13,7 @@ from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+
 # The TensorFlows that the op library is built for and tested with, and what each needs beside it.
 STACKS = {
     "2.15.1": [],
@@ -71,15 +72,8 @@ class BuildOps(build_ext):
         jobs = min(len(os.sched_getaffinity(0)), MAX_COMPILE_JOBS)
         configure = [cmake, "-G", "Ninja", "-S", str(ROOT / "custom_ops"), "-B", str(build_dir)]
         configure += [f"-DPython3_EXECUTABLE={sys.executable}", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
-        compile_ops = [
-            cmake,
-            "--build",
-            str(build_dir),
-            "--target",
-            "_tfsparse_ops",
-            "-j",
-            str(jobs),
-        ]
+        compile_ops = [cmake, "--build", str(build_dir), "-j", str(jobs)]
+        compile_ops += ["--target", "_tfsparse_ops"]
         subprocess.run(configure, env=env, check=True, stdout=subprocess.DEVNULL)
         subprocess.run(compile_ops, env=env, check=True)
 

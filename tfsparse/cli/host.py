@@ -16,11 +16,8 @@ def cpu():
     machine = platform.machine()
     if machine != "x86_64":
         return f"{machine}, the loops as compiled: they have several versions on x86-64 only"
-    flags = []
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("flags"):
-            flags = line.split(":")[1].split()
-            break
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    flags = next((line.split() for line in lines if line.startswith("flags")), [])
     has = {name: name in flags for name in ("avx512f", "avx2")}
     used = next((name for name in has if has[name]), "plain x86-64")
     told = ", ".join(f"{name} {_yes(has[name])}" for name in has)
