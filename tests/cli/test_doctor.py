@@ -74,14 +74,18 @@ def test_every_problem_is_told_with_what_to_do(tmp_path):
         assert wrong in found[title][0] and fix in found[title][1], report
 
 
-def test_a_library_that_ends_the_process_ends_its_check_only(tmp_path):
+def test_libraries_that_do_not_load_end_their_checks_only(tmp_path):
     ops = spoil.copy_tfsparse(tmp_path)
     crash = "#include <cstdlib>\n__attribute__((constructor)) void crash() { abort(); }"
     spoil.compile_library(ops / LIBRARY, crash)
+    spoil.write_horovod(tmp_path, built_for=tf.__version__)
     status, report = doctor(tmp_path)
     assert status == 1
-    assert set(problems(report)) == {"op library"}
-    assert "ended by SIGABRT" in problems(report)["op library"][0]
+    found = problems(report)
+    assert set(found) == {"op library", "Horovod"}, report
+    assert "ended by SIGABRT" in found["op library"][0]
+    assert "does not load" in found["Horovod"][0]
+    assert "Received: undefined symbol" in report
 
 
 def test_without_tensorflow_that_alone_is_told(tmp_path):

@@ -28,9 +28,9 @@ def compile_library(path, source):
 
 
 def write_horovod(folder, built_for):
-    """Writes a Horovod that was built for another TensorFlow; importing it ends the process."""
+    """Writes a Horovod that does not load and says what TensorFlow it was built for."""
     (folder / "horovod").mkdir()
-    (folder / "horovod" / "__init__.py").write_text("raise SystemExit('horovod was imported')\n")
+    (folder / "horovod" / "__init__.py").write_text("raise ImportError('undefined symbol: _Z1f')\n")
     (folder / "horovod" / "metadata.json").write_text(f'{{"tensorflow": "{built_for}"}}')
 
 

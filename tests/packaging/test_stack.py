@@ -71,17 +71,24 @@ def test_a_library_that_does_not_load_is_told_in_words(tmp_path, damage):
     assert caught.value.__suppress_context__  # or the traceback begins with the symbol
 
 
-def test_horovod_for_another_tensorflow_is_not_even_loaded(tmp_path, monkeypatch):
-    spoil.write_horovod(tmp_path, built_for="2.0.9")
+@pytest.mark.parametrize("built_for", ["2.0.9", tf.__version__])
+def test_horovod_that_does_not_fit_is_told_in_words(tmp_path, monkeypatch, built_for):
+    spoil.write_horovod(tmp_path, built_for)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "horovod", raising=False)
     monkeypatch.setenv("HOROVOD_RANK", "0")
     with pytest.raises(ImportError) as caught:
         tfs.init()
-    wrong, fix = str(caught.value).splitlines()
-    assert wrong == (
-        f"Horovod is built for TensorFlow 2.0.9, but this is TensorFlow {tf.__version__}."
-    )
+    wrong, fix, *received = str(caught.value).splitlines()
+    if built_for == tf.__version__:
+        assert wrong == f"Horovod is built for TensorFlow {built_for} but does not load."
+        assert received == ["Received: undefined symbol: _Z1f"]
+        assert caught.value.__suppress_context__  # or the traceback begins with the symbol
+    else:
+        assert wrong == (
+            f"Horovod is built for TensorFlow 2.0.9, but this is TensorFlow {tf.__version__}."
+        )
+        assert not received  # it was not even loaded
     assert "--no-cache-dir --no-build-isolation --no-deps --force-reinstall horovod==0.28.1" in fix
 
 
