@@ -6,11 +6,14 @@ Each command is checked by the first pattern that fits; one that fits none fails
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -21,8 +24,8 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-COMMANDS = [line.split(" #")[0].strip() for block in blocks("bash") for line in block.splitlines()]
-COMMANDS = [command for command in COMMANDS if command]
+LINES = [line for block in blocks("bash") for line in block.replace("\\\n", "").splitlines()]
+COMMANDS = [" ".join(line.split(" #")[0].split()) for line in LINES if line.strip()]
 
 
 def run(command, folder):
@@ -51,23 +54,41 @@ def folder(tmp_path_factory):
     return folder
 
 
+def installs_what_is_here(command, folder):
+    """What it names is what these tests run on. `make test` builds and installs the wheel."""
+    words = shlex.split(command)
+    for word in words[words.index("pip") + 2 :]:
+        if not re.match(r"--|\.$|dist", word):
+            required = Requirement(word)
+            installed = metadata.version(required.name)
+            assert required.specifier.contains(installed) or word in FIRST_STACK, word
+
+
 def dry_run(command, folder):
     """What takes long, or the network: `make train` and `make test` are what CI runs."""
     run(command.replace("make", "make --dry-run", 1), ROOT)
 
 
 def on_this_machine(command, folder):
-    """Two ranks here stand for all hosts."""
+    """Two ranks here stand for all hosts. An export overwrites nothing, so in a new folder."""
+    elsewhere = folder / str(len(list(folder.iterdir())))
+    elsewhere.mkdir()
+    shutil.copy(folder / "program.py", elsewhere)
     command = re.sub(r"-np \d+", "-np 2", command)
     command = re.sub(r"-H \S+", "-H localhost:2", command)
-    run(re.sub(r"--network-interfaces \S+", "--network-interfaces lo", command), folder)
+    run(re.sub(r"--network-interfaces \S+", "--network-interfaces lo", command), elsewhere)
 
 
 def as_it_stands(command, folder):
     run(command, folder)
 
 
+# Where the tests run on the other stack, the README's install commands still are for this one.
+FIRST_STACK = ["tensorflow==2.15.1"]
+
 CHECKS = [
+    (r"(HOROVOD_\w+=1 )*pip (install|wheel) ", installs_what_is_here),
+    (r"tfsparse doctor$", as_it_stands),
     (r"(HOROVOD_\w+=\S+ )*make( \w+| STACK=\w+)+$", dry_run),
     (r"horovodrun .*python program.py$", on_this_machine),
     (r"horovodrun --check-build$", as_it_stands),
