@@ -22,7 +22,7 @@ import tfsparse as tfs
         ("dim", True, "`dim` must be .* Received: True"),
         ("optimizer", "adam", "Table 'users': `optimizer` must be \"auto\" or one of tfs.opt"),
         ("optimizer", None, "`optimizer` must be .* Received: None"),
-        ("optimizer", tf.keras.optimizers.SGD(), "`optimizer` must be .* Received: <keras"),
+        ("optimizer", tf.keras.optimizers.SGD(), "`optimizer` must be .* Received: <(tf_)?keras"),
         ("initializer", "normal", "Table 'users': `initializer` must be .*Received: 'normal'"),
         ("initializer", tf.zeros, "Table 'users': `initializer` must be .*Received: <function"),
         ("default", float("nan"), r"Table 'users': `default` must be a number within \+-1e12"),
