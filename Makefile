@@ -30,7 +30,10 @@ FIND_CXX := find custom_ops tests -regex '.*\.\(h\|cc\|cu\|cuh\)' -print0
 # where an earlier one stopped.
 STAMPS := $(VENV)/.stamps
 
-.PHONY: help venv train test bench lint format sanitize clean
+# Each has an environment of its own, for what it needs may not stand beside what tfsparse needs.
+RIVALS := $(patsubst tools/requirements-bench-%.txt,%,$(wildcard tools/requirements-bench-*.txt))
+
+.PHONY: help venv train test bench $(RIVALS:%=bench-%) lint format sanitize clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 12
@@ -46,8 +49,10 @@ train: venv ## train DeepFM on MovieLens-100K on two ranks (DATA=folder: on file
 test: venv ## test the built wheel, away from its sources (TESTS=what to run; STACK=)
 	env -u MAKEFLAGS -u MFLAGS tools/test_wheel.sh $(VENV) build/wheel-$(STACK) $(TESTS)
 
-bench: venv $(STAMPS)/bench ## compare with others and write tests/bench/RESULTS.md
+bench: venv $(RIVALS:%=bench-%) ## compare with others and write tests/bench/RESULTS.md
 	$(PY) -m tests.bench.run
+
+$(RIVALS:%=bench-%): bench-%: .venv-bench/%/.complete
 
 lint: $(STAMPS)/tfsparse ## check style and the shape of the tree
 	$(PY) -m ruff check .
@@ -70,7 +75,7 @@ sanitize: $(STAMPS)/build-tools ## run core_tests with sanitizers (SANITIZERS=ad
 	  "$$build/core_tests"; \
 	done
 
-clean: ## remove what was built, but not .venv, .venv-tf216 and .data
+clean: ## remove what was built, but not .venv* and .data
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache tfsparse/ops/_tfsparse_ops*.so
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
@@ -97,6 +102,12 @@ $(STAMPS)/tfsparse: $(STAMPS)/horovod setup.py pyproject.toml
 	$(PIP_INSTALL) --no-build-isolation --editable '.[test]'
 	@touch $@
 
-$(STAMPS)/bench: $(STAMPS)/tfsparse
-	$(PIP_INSTALL) --no-build-isolation --editable '.[bench]'
+# Made anew when its list changes, with the Python of .venv.
+RIVAL_STAMPS := $(RIVALS:%=.venv-bench/%/.complete)
+$(RIVAL_STAMPS): .venv-bench/%/.complete: tools/requirements-bench-%.txt | $(STAMPS)/venv
+	@echo "Making .venv-bench/$*"
+	@$(PY) -m venv --clear .venv-bench/$*
+	@env -u MAKEFLAGS -u MFLAGS .venv-bench/$*/bin/python -m pip install --requirement $< || { \
+	  echo "error: pip could not install the rival $* from $<;" \
+	      "make bench needs every rival, and shows no ratio without one" >&2; exit 1; }
 	@touch $@

@@ -113,8 +113,5 @@ setup(
             "ruff==0.17.6",  # formatting differs from release to release
             "clang-format==23.1.5",  # as above
         ],
-        "bench": [
-            "tensorflow-recommenders-addons==0.7.2",  # the rival; 0.8 does not load on 2.15
-        ],
     },
 )

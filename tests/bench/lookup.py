@@ -1,69 +1,37 @@
-"""How fast are known keys looked up, on one thread? tfsparse, TFRA, and a dense variable.
+"""How fast are known keys looked up?
 
-python -m tests.bench.lookup [KEYS] [DIM]     defaults: 4e6 16
+python -m tests.bench.lookup [KEYS] [DIM]
 """
 
-import sys
-
 import numpy as np
-import tensorflow as tf
 
-tf.config.threading.set_intra_op_parallelism_threads(1)
-tf.config.threading.set_inter_op_parallelism_threads(1)
-
-from tensorflow_recommenders_addons import dynamic_embedding as tfra  # noqa: E402
-
-import tfsparse as tfs  # noqa: E402
-from tests.bench.side_by_side import interleave, per_second, report  # noqa: E402
-from tfsparse import ops  # noqa: E402
-from tfsparse.embedding.table import ShardedTable  # noqa: E402
-
-BATCH, BATCHES = 65536, 20
+from tests.bench import side_by_side, workload
+from tests.bench.benchmark import Benchmark
 
 
-def main():
-    """Fills three tables with the same keys and compares lookups of the same batches."""
-    num_keys = int(float(sys.argv[1])) if len(sys.argv) > 1 else 4_000_000
-    dim = int(sys.argv[2]) if len(sys.argv) > 2 else 16
-    rng = np.random.default_rng(0)
-    keys = rng.permutation(np.arange(num_keys, dtype=np.int64) * 2654435761 % (1 << 61))
+def prepare(contender, keys, dim):
+    """Fills a table; the work is 20 batches of lookups."""
+    all_keys = workload.distinct_keys(keys)
+    table = contender.Table(dim, "sgd", capacity=keys)
+    for block in workload.batches(all_keys):
+        table.insert(table.ids(block), table.floats(np.zeros((len(block), dim), np.float32)))
+    batches = [table.ids(batch) for batch in workload.drawn(all_keys, 20)]
 
-    table = ShardedTable(tfs.Table("bench", dim, optimizer=tfs.optimizers.SGD()))
-    rival = tfra.get_variable(
-        "bench", tf.int64, tf.float32, dim=dim, devices=["/CPU:0"], init_size=num_keys
-    )
-    variable = tf.Variable(tf.random.normal((num_keys, dim)))
-    for start in range(0, num_keys, BATCH):
-        block = tf.constant(keys[start : start + BATCH])
-        zeros = tf.zeros((len(block), dim))
-        ops.apply(table.handle, block, zeros, 0.0)
-        rival.upsert(block, zeros)
+    def work():
+        for batch in batches:
+            table.lookup(batch)
 
-    @tf.function
-    def ours(batch):
-        return ops.lookup(table.handle, batch, dim)
-
-    @tf.function
-    def theirs(batch):
-        return rival.lookup(batch)
-
-    @tf.function
-    def dense(rows):
-        return tf.gather(variable, rows)
-
-    rows = [rng.integers(0, num_keys, BATCH) for _ in range(BATCHES)]
-    batches = [tf.constant(keys[row]) for row in rows]
-    rows = [tf.constant(row) for row in rows]
-    count = BATCH * BATCHES / 1e6
-    figures = interleave(
-        {
-            "tfsparse": per_second(count, lambda: [ours(batch) for batch in batches]),
-            "TFRA": per_second(count, lambda: [theirs(batch) for batch in batches]),
-            "tf.gather, dense": per_second(count, lambda: [dense(row) for row in rows]),
-        },
-        pairs=5,
-    )
-    report(f"lookup, dim {dim}, {num_keys:,} keys, 1 thread", "Mkeys/s", figures)
+    return workload.per_second(len(batches) * workload.BATCH / 1e6, work)
 
 
-main()
+BENCHMARK = Benchmark(
+    name="lookup",
+    title="lookup of known keys",
+    unit="Mkeys/s",
+    contenders=("tfsparse", "tfra", "dense"),
+    arguments={"keys": 4_000_000, "dim": 16},
+    prepare=prepare,
+)
+
+if __name__ == "__main__":
+    side_by_side.main(BENCHMARK)
