@@ -40,10 +40,10 @@ Status ReadMessages(Span<const int64_t> message, Span<const int32_t> counts, int
     const int32_t count = counts[rank];
     left -= count;
     if (count < 1 || left < 0 || (rank + 1 == counts.size() && left > 0)) {
-      return InvalidArgument("Table '" + table + "': the messages must be " +
-                             std::to_string(counts.size()) + " headers with keys. Received: " +
-                             std::to_string(message.size()) + " numbers, " + std::to_string(count) +
-                             " of them from rank " + std::to_string(rank) + ".");
+      return InvalidArgument(
+          "Table '" + table + "': the messages must be " + std::to_string(counts.size()) +
+          " headers with keys. Received: " + std::to_string(message.size()) + " numbers, " +
+          std::to_string(count) + " of them from rank " + std::to_string(rank) + ".");
     }
     if (*from & kRefused) refused.push_back(rank);
     (*from & kTrains ? training : reading).push_back(rank);

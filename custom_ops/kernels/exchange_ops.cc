@@ -21,7 +21,8 @@ class WriteMessagesOp : public Kernel {
     OP_REQUIRES_OK(ctx, ListFrom(ctx, 1, &counts));
     int64_t header;
     OP_REQUIRES_OK(ctx, ScalarFrom(ctx, 2, &header));
-    const bool negative = std::any_of(counts.begin(), counts.end(), [](int32_t c) { return c < 0; });
+    const bool negative =
+        std::any_of(counts.begin(), counts.end(), [](int32_t c) { return c < 0; });
     const auto total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
     OP_REQUIRES(ctx, !negative && total == static_cast<int64_t>(keys.size()),
                 tf::errors::InvalidArgument("`counts` must add up to the number of `keys`, ",

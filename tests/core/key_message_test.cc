@@ -42,8 +42,7 @@ TEST(KeyMessage, ARefusalFailsOnEveryOtherRankAndNamesTheCulprits) {
   EXPECT_TRUE(other.code() == Code::kInvalidArgument);
   EXPECT_TRUE(Contains(other, "Table 'items': bad input on ranks 1, 3;"));
   // It has an error of its own.
-  EXPECT_TRUE(
-      ReadMessages(message, Counts{1, 1, 1, 1}, kTrains | kRefused, "items", none).ok());
+  EXPECT_TRUE(ReadMessages(message, Counts{1, 1, 1, 1}, kTrains | kRefused, "items", none).ok());
 }
 
 TEST(KeyMessage, TrainingOnSomeRanksOnlyFailsAndNamesThem) {
@@ -64,7 +63,8 @@ TEST(KeyMessage, ManyRanksAreNotAllNamed) {
 
 TEST(KeyMessage, MalformedMessagesAreRefused) {
   Numbers keys(4);
-  for (const Counts& counts : {Counts{0, 4}, Counts{2, 3}, Counts{-1, 4}, Counts{5}, Counts{1, 2}}) {
+  for (const Counts& counts :
+       {Counts{0, 4}, Counts{2, 3}, Counts{-1, 4}, Counts{5}, Counts{1, 2}}) {
     const Status status = ReadMessages(Numbers{0, 1, 0, 2}, counts, 0, "items", keys.data());
     EXPECT_TRUE(status.code() == Code::kInvalidArgument);
   }
