@@ -13,14 +13,13 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 STALL_SHUTDOWN_S = 60
 
 
-def run_ranks(num_ranks, program, *arguments, timeout_s=400, env=None):
-    """Runs a program and returns `(exit status, output of all ranks)`.
+def start_ranks(num_ranks, program, *arguments, env=None):
+    """Starts a program in a session of its own; its output, errors included, is a pipe of text.
 
     Args:
         num_ranks: 1 runs it by itself, without horovodrun.
         program: file name in `programs/`, or a path.
         *arguments: of the program.
-        timeout_s: after this the whole job is killed and the test fails.
         env: further environment variables.
     """
     command = [sys.executable, str(PROGRAMS / program), *map(str, arguments)]
@@ -34,7 +33,7 @@ def run_ranks(num_ranks, program, *arguments, timeout_s=400, env=None):
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(STALL_SHUTDOWN_S),
         **(env or {}),
     }
-    process = subprocess.Popen(
+    return subprocess.Popen(
         command,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -43,6 +42,14 @@ def run_ranks(num_ranks, program, *arguments, timeout_s=400, env=None):
         text=True,
         start_new_session=True,
     )
+
+
+def run_ranks(num_ranks, program, *arguments, timeout_s=400, env=None):
+    """Runs a program as `start_ranks` does; returns `(exit status, output of all ranks)`.
+
+    After `timeout_s` the whole job is killed and the test fails.
+    """
+    process = start_ranks(num_ranks, program, *arguments, env=env)
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:

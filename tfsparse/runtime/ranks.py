@@ -5,20 +5,24 @@ Horovod is never imported. Collectives carry explicit names: Horovod's default n
 the graph, which retracing and nested functions change on some ranks only.
 """
 
+import atexit
 import os
 
 import tensorflow as tf
 
 from tfsparse import stack
+from tfsparse.runtime import watch
 
 # Set by the launchers for every process they start.
 _LAUNCHER_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
-# A rank that waits this long for another ends the job with an error. Horovod would wait for
-# ever; set the variable yourself to wait longer.
-_STALL_LIMIT = ("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "600")
+# Seconds after which a process or host that does not answer ends the job. One that computes or
+# reads does answer: Horovod has threads for that. Horovod's own 30 s would also bound how far apart
+# ranks may reach `init`, and Python packages can take longer to load.
+_SILENCE_LIMIT = "HOROVOD_GLOO_TIMEOUT_SECONDS", "120"
 
 _hvd = None
+_watch = None
 
 
 def _launched():
@@ -32,13 +36,15 @@ def init():
     only the GPU number `local_rank()`.
 
     Raises:
+        ValueError: an environment variable that sets a limit is not a number of seconds.
         ImportError: the process was started by `horovodrun`, but Horovod is missing, built for
             another TensorFlow, or does not load.
     """
-    global _hvd
+    global _hvd, _watch
     if _hvd is not None or not _launched():
         return
-    os.environ.setdefault(*_STALL_LIMIT)
+    check_s, limit_s = watch.limits()
+    os.environ.setdefault(*_SILENCE_LIMIT)
     stack.check_horovod()
     try:
         import horovod.tensorflow as hvd
@@ -49,14 +55,29 @@ def init():
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
     _hvd = hvd
+    if hvd.size() > 1 and os.environ.get(watch.DISABLE, "0") == "0":
+        _watch = watch.Watch(hvd.rank(), _allgather_begun, hvd.shutdown, check_s, limit_s)
+        atexit.register(shutdown)  # its thread must not outlive the interpreter
 
 
 def shutdown():
     """Leaves the job. The other ranks must do so too."""
-    global _hvd
+    global _hvd, _watch
     if _hvd is not None:
         _hvd.shutdown()
         _hvd = None
+    if _watch is not None:
+        _watch.close()
+        _watch = None
+
+
+def _allgather_begun(counts):
+    return _hvd.allgather(counts[tf.newaxis], name="tfsparse.watch", ignore_name_scope=True)
+
+
+def _begins(tensor, name):
+    """`tensor` for a collective that waits for other ranks; `name` is its name."""
+    return tensor if _watch is None else _watch.begins(tensor, name)
 
 
 def _world():
@@ -87,6 +108,7 @@ def allreduce_sum(tensor, name):
     """The sum of `tensor` over all ranks."""
     if size() == 1:
         return tf.convert_to_tensor(tensor)
+    tensor = _begins(tensor, name)
     return _hvd.allreduce(tensor, op=_hvd.Sum, name=f"tfsparse.{name}", ignore_name_scope=True)
 
 
@@ -105,6 +127,7 @@ def alltoall(tensor, counts, name):
     """
     if size() == 1:
         return tensor, counts
+    tensor = _begins(tensor, name)
     return _hvd.alltoall(tensor, splits=counts, name=f"tfsparse.{name}", ignore_name_scope=True)
 
 
@@ -112,6 +135,7 @@ def broadcast(tensor, name, root_rank=0):
     """`tensor` of rank `root_rank`, on every rank. Defaults to rank 0."""
     if size() == 1:
         return tf.convert_to_tensor(tensor)
+    tensor = _begins(tensor, name)
     return _hvd.broadcast(tensor, root_rank, name=f"tfsparse.{name}", ignore_name_scope=True)
 
 
@@ -119,6 +143,7 @@ def allgather_object(value, name):
     """The values of all ranks, as a list in rank order. For small, picklable things."""
     if size() == 1:
         return [value]
+    _begins(tf.constant(0), name)
     return _hvd.allgather_object(value, name=f"tfsparse.{name}")
 
 

@@ -1,5 +1,6 @@
 """What the programs of these tests share."""
 
+import os
 import sys
 import traceback
 
@@ -23,6 +24,11 @@ def run_checks(namespace):
             print(f"FAILED {name} on rank {tfs.rank()}", flush=True)
             sys.exit(1)
         print(f"passed {name} on rank {tfs.rank()}", flush=True)
+
+
+def wait_at_gate(path):
+    """Waits until the test opens a `watch.Gate`."""
+    os.close(os.open(path, os.O_RDONLY))
 
 
 def table_state(table):
