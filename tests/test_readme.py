@@ -24,8 +24,14 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-LINES = [line for block in blocks("bash") for line in block.replace("\\\n", "").splitlines()]
-COMMANDS = [" ".join(line.split(" #")[0].split()) for line in LINES if line.strip()]
+def commands():
+    """One a line, or one a block where that is a loop."""
+    for block in blocks("bash"):
+        if "done" in block.split():
+            yield block
+            continue
+        lines = [line.split(" #")[0].split() for line in block.replace("\\\n", "").splitlines()]
+        yield from (" ".join(words) for words in lines if words)
 
 
 def run(command, folder):
@@ -70,13 +76,22 @@ def dry_run(command, folder):
 
 
 def on_this_machine(command, folder):
-    """Two ranks here stand for all hosts. An export overwrites nothing, so in a new folder."""
+    """This machine stands for all hosts, and a program that says its rank for the README's."""
+    elsewhere = folder / str(len(list(folder.iterdir())))
+    elsewhere.mkdir()
+    (elsewhere / "program.py").write_text("import os; print('rank', os.environ['HOROVOD_RANK'])")
+    command = re.sub(r"-np \d+ -H \S+", "-np 2 -H localhost:2", command)
+    command = re.sub(r"--network-interfaces \S+", "--network-interfaces lo", command)
+    printed = run(command, elsewhere)
+    assert "rank 0" in printed and "rank 1" in printed, printed
+
+
+def in_a_new_folder(command, folder):
+    """An export overwrites nothing."""
     elsewhere = folder / str(len(list(folder.iterdir())))
     elsewhere.mkdir()
     shutil.copy(folder / "program.py", elsewhere)
-    command = re.sub(r"-np \d+", "-np 2", command)
-    command = re.sub(r"-H \S+", "-H localhost:2", command)
-    run(re.sub(r"--network-interfaces \S+", "--network-interfaces lo", command), elsewhere)
+    run(command, elsewhere)
 
 
 def as_it_stands(command, folder):
@@ -86,18 +101,35 @@ def as_it_stands(command, folder):
 # Where the tests run on the other stack, the README's install commands still are for this one.
 FIRST_STACK = ["tensorflow==2.15.1"]
 
+
+def starts_again(command, folder):
+    """A program whose ranks fail in the first try and not in the second."""
+    elsewhere = folder / "again"
+    elsewhere.mkdir()
+    (elsewhere / "train.py").write_text(
+        "import os, sys\n"
+        "name = 'tried-by-' + os.environ['HOROVOD_RANK']\n"
+        "sys.exit(0) if os.path.exists(name) else open(name, 'w').close()\n"
+        "sys.exit(1)\n"
+    )
+    printed = run(command, elsewhere)
+    assert "processes exited with non-zero" in printed, printed
+
+
 CHECKS = [
     (r"(HOROVOD_\w+=1 )*pip (install|wheel) ", installs_what_is_here),
     (r"tfsparse doctor$", as_it_stands),
     (r"(HOROVOD_\w+=\S+ )*make( \w+| STACK=\w+)+$", dry_run),
-    (r"horovodrun .*python program.py$", on_this_machine),
+    (r"horovodrun -np 2 python program.py$", in_a_new_folder),
+    (r"horovodrun -np 8 .*python program.py$", on_this_machine),
+    (r"tries=5\nuntil horovodrun -np 2 python train.py", starts_again),
     (r"horovodrun --check-build$", as_it_stands),
     (r"saved_model_cli show --dir served_model --all$", as_it_stands),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", list(commands()))
 def test_the_command_runs(command, folder):
     checks = [check for pattern, check in CHECKS if re.match(pattern, command)]
     assert checks, f"nothing checks {command!r}"
