@@ -33,7 +33,8 @@ five count. Shown are the median, the range, and the median over rounds of the r
 theirs. Memory cannot be measured twice in one process: one round. Absolute figures are of one
 small shared machine ({machine}); the ratios are what to quote.
 
-Not compared: DeepRec and Monolith have no wheels for a TensorFlow of today, HugeCTR needs a GPU.
+Not compared: DeepRec (a fork of TensorFlow 1.15) and Monolith (built for TensorFlow 2.4) have no
+wheels, and HugeCTR runs on GPUs only.
 """
 
 
@@ -53,7 +54,8 @@ def write_results(path, header, commands):
     text = header
     for shown, command in commands.items():
         print(f"\n$ {shown}", flush=True)
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:
             raise SystemExit(f"error: {shown} failed; {path.name} stays as it was")
         print(done.stdout.strip(), flush=True)

@@ -37,7 +37,7 @@ class Table:
 
     def __init__(self, dim, optimizer_name, capacity):
         variable = tfra.get_variable(
-            f"bench_{next(_numbers)}", dim=dim, devices=["/CPU:0"], init_size=capacity
+            f"bench_{next(_numbers)}", dim=dim, devices=["/CPU:0"], init_size=capacity or 1024
         )
         self.ids = self.floats = tf.constant
         self.lookup = tf.function(lambda ids: variable.lookup(ids))
