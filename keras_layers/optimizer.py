@@ -77,12 +77,14 @@ def _refuse_other_optimizers(table_name):
     """Raises if the gradient that is being made is for an optimizer that knows no tables.
 
     Keras's `minimize` asks for it, so the optimizer stands on the stack. Without this check it
-    would fail later, by TensorFlow's words about shapes.
+    would fail later, by TensorFlow's words about shapes. AutoGraph converts the functions of
+    tf_keras, though not those of keras, and then calls them tf__...
     """
     asking = None
     frame = inspect.currentframe()
     while frame is not None and asking is None:
-        if frame.f_code.co_name in ("compute_gradients", "_compute_gradients", "get_gradients"):
+        name = frame.f_code.co_name.removeprefix("tf__")
+        if name in ("compute_gradients", "_compute_gradients", "get_gradients"):
             asking = frame.f_locals.get("self")
         frame = frame.f_back
     asking = getattr(asking, "inner_optimizer", asking)
