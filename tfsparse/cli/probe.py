@@ -54,8 +54,9 @@ def _run(stack):
         return runpy.run_path(stack)
     except ImportError as error:
         needed = [name for name in metadata.requires("tfsparse") if name.startswith("tensorflow=")]
+        reason = str(error).partition("\n")[0]
         raise ImportError(
-            f"TensorFlow cannot be imported: {error}\n"
+            f"TensorFlow cannot be imported: {reason}\n"
             f"Install it: pip install --force-reinstall {needed[0]}"
         ) from error
 
