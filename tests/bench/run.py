@@ -32,6 +32,7 @@ and an environment each, do the same work on the same ids and take turns; one ro
 five count. Shown are the median, the range, and the median over rounds of the ratio of ours to
 theirs. Memory cannot be measured twice in one process: one round. Absolute figures are of one
 small shared machine ({machine}); the ratios are what to quote.
+Other work of the machine blurs them too: its load average was {load:.1f} when this began.
 
 Not compared: DeepRec (a fork of TensorFlow 1.15) and Monolith (built for TensorFlow 2.4) have no
 wheels, and HugeCTR runs on GPUs only.
@@ -72,7 +73,7 @@ def main():
         f"python -m tests.bench.{words}": [sys.executable, "-m", *f"tests.bench.{words}".split()]
         for words in COMMANDS
     }
-    write_results(RESULTS, HEADER.format(machine=machine()), commands)
+    write_results(RESULTS, HEADER.format(machine=machine(), load=os.getloadavg()[0]), commands)
 
 
 if __name__ == "__main__":
