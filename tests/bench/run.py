@@ -23,6 +23,7 @@ COMMANDS = [
     "memory 2e6",
     "memory 4e6",
     "movielens",
+    "wire",
 ]
 
 HEADER = """# Results
