@@ -33,7 +33,7 @@ void WriteMessages(Span<const Key> keys, Span<const int32_t> counts, int64_t hea
 
 Status ReadMessages(Span<const int64_t> message, Span<const int32_t> counts, int64_t own_header,
                     const std::string& table, Key* keys) {
-  std::vector<size_t> refused, training, reading;
+  std::vector<size_t> elsewhere, refused, training, reading;
   const int64_t* from = message.begin();
   int64_t left = static_cast<int64_t>(message.size());
   for (size_t rank = 0; rank < counts.size(); ++rank) {
@@ -45,12 +45,18 @@ Status ReadMessages(Span<const int64_t> message, Span<const int32_t> counts, int
           " headers with keys. Received: " + std::to_string(message.size()) + " numbers, " +
           std::to_string(count) + " of them from rank " + std::to_string(rank) + ".");
     }
+    if (*from >> kNumBits != own_header >> kNumBits) elsewhere.push_back(rank);
     if (*from & kRefused) refused.push_back(rank);
     (*from & kTrains ? training : reading).push_back(rank);
     keys = std::copy(from + 1, from + count, keys);
     from += count;
   }
   if (own_header & kRefused) return Status();
+  if (!elsewhere.empty()) {
+    return InvalidArgument("Table '" + table + "': " + Named(elsewhere) +
+                           " look up another table at the same time. All ranks must look up the "
+                           "same ones in the same order. Nothing was changed, on any rank.");
+  }
   if (!refused.empty()) {
     return InvalidArgument("Table '" + table + "': bad input on " + Named(refused) +
                            "; the error there says what is wrong. Nothing was changed, on any "

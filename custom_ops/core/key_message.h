@@ -15,9 +15,11 @@ namespace tfsparse {
 // The header says what the sender is about. Every rank gets the headers of all ranks, so all
 // come to the same decision at the same step: they go on, or they all fail.
 
-// Bits of a header.
+// The lowest bits of a header. The others say which table is looked up: exchanges that are run
+// eagerly meet in the order of their calls, whatever their names.
 constexpr int64_t kTrains = 1;   // the sender trains; without it, it only reads
 constexpr int64_t kRefused = 2;  // the sender has refused its input and will fail
+constexpr int kNumBits = 2;
 
 // Writes the messages to all ranks, one behind the other.
 //   keys     grouped by receiver
@@ -30,9 +32,9 @@ void WriteMessages(Span<const Key> keys, Span<const int32_t> counts, int64_t hea
 //   message  one behind the other
 //   counts   [num_ranks], length of each, its header included
 //   keys     [message.size() - counts.size()], those of rank 0 first; undefined after an error
-// InvalidArgument when another rank has refused its input, or when some ranks train while others
-// read; it names `table` and the ranks. Not when this rank itself has refused its input: it fails
-// by an error of its own, which says more.
+// InvalidArgument when other ranks look up another table or have refused their input, or when some
+// ranks train while others read; it names `table` and the ranks. Not when this rank itself has
+// refused its input: it fails by an error of its own, which says more.
 Status ReadMessages(Span<const int64_t> message, Span<const int32_t> counts, int64_t own_header,
                     const std::string& table, Key* keys);
 

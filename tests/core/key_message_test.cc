@@ -55,6 +55,14 @@ TEST(KeyMessage, TrainingOnSomeRanksOnlyFailsAndNamesThem) {
   }
 }
 
+TEST(KeyMessage, AnotherTableFailsOnBothSides) {
+  const Numbers message = {4 | kTrains, 8 | kTrains};
+  const Status one = ReadMessages(message, Counts{1, 1}, 4 | kTrains, "items", nullptr);
+  EXPECT_TRUE(Contains(one, "Table 'items': rank 1 look up another table"));
+  const Status other = ReadMessages(message, Counts{1, 1}, 8 | kTrains, "users", nullptr);
+  EXPECT_TRUE(Contains(other, "Table 'users': rank 0 look up another table"));
+}
+
 TEST(KeyMessage, ManyRanksAreNotAllNamed) {
   const Numbers message(300, kRefused);
   const Status status = ReadMessages(message, Counts(300, 1), 0, "items", nullptr);

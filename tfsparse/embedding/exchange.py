@@ -8,9 +8,12 @@ With one rank each returns its input. Collectives of one name must not overlap: 
 between two ops on the table's handle, and TensorFlow runs those one after another, in nested
 functions and retraces too. They never stand under a condition.
 
-The header of a message of keys tells the others what this rank is about. One whose input is bad
+The header of a message of keys tells the others what this rank is about: which table, and whether
+it trains. One whose input is bad
 still takes part, and then all of them fail at the same step.
 """
+
+import hashlib
 
 import tensorflow as tf
 
@@ -27,6 +30,8 @@ class Exchange:
     def __init__(self, name):
         self._table_name = name
         self._name = runtime.unique_name(f"table.{name}")
+        number = hashlib.blake2b(self._name.encode(), digest_size=7).digest()
+        self._header = int.from_bytes(number, "big") << ops.HEADER_BITS
 
     def keys_to_owners(self, keys, counts, training, checks):
         """Asks the owners for rows.
@@ -47,8 +52,8 @@ class Exchange:
         """
         if runtime.size() > 1:
             sound = tf.reduce_all([True, *(condition for condition, _ in checks)])
-            header = tf.where(sound, 0, ops.REFUSED) + (ops.TRAINS if training else 0)
-            header = tf.cast(header, tf.int64)
+            refused = tf.where(sound, tf.constant(0, tf.int64), ops.REFUSED)
+            header = refused + self._header + (ops.TRAINS if training else 0)
             message, counts = ops.write_messages(keys, counts, header)
             message, counts = runtime.alltoall(message, counts, f"{self._name}.keys")
             keys, counts = ops.read_messages(message, counts, header, self._table_name)

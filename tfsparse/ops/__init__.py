@@ -12,7 +12,7 @@ _lib = load_op_library()
 
 
 # Bits of the header of a message of keys, as in core/key_message.h.
-TRAINS, REFUSED = 1, 2
+TRAINS, REFUSED, HEADER_BITS = 1, 2, 2
 
 
 def make_table(
@@ -87,7 +87,7 @@ def write_messages(keys, counts, header):
     Args:
         keys: int64 `[u]`, those for rank 0 first.
         counts: int32 `[num_ranks]`, keys for each.
-        header: int64 scalar, bits of `TRAINS` and `REFUSED`.
+        header: int64 scalar, bits of `TRAINS` and `REFUSED`, and above these which table it is.
 
     Returns:
         int64 `[u + num_ranks]`, and int32 `[num_ranks]`, numbers for each rank.
@@ -108,8 +108,9 @@ def read_messages(message, counts, header, table_name):
         int64 `[m]`, the keys, and int32 `[num_ranks]`, how many came from each rank.
 
     Raises:
-        tf.errors.InvalidArgumentError: another rank has refused its input, or some ranks train
-            while others read. It is raised on every rank, except on one that has refused its own.
+        tf.errors.InvalidArgumentError: other ranks look up another table or have refused their
+            input, or some ranks train while others read. It is raised on every rank, except on one
+            that has refused its own.
     """
     return _lib.tfsparse_read_messages(message, counts, header, table_name=table_name)
 
