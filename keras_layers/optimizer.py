@@ -156,7 +156,18 @@ class _TrainsTables:
         self._collectives = self._collectives or runtime.unique_name("optimizer")
         self._met.add(trained)
 
-    def _apply_all(self, reduced, apply_dense, rate=None):
+    def _rate(self):
+        """The rate of the coming step."""
+        rate = self.learning_rate
+        # A new optimizer with a schedule tells the rate of the step before.
+        schedule = getattr(self, "_learning_rate", None)
+        if isinstance(schedule, tf.keras.optimizers.schedules.LearningRateSchedule):
+            rate = schedule
+        if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
+            rate = rate(self.iterations)
+        return tf.cast(rate() if callable(rate) else rate, tf.float32)
+
+    def _apply_all(self, reduced, apply_dense):
         reduced = list(reduced)
         if not reduced:
             return apply_dense([])
@@ -164,6 +175,7 @@ class _TrainsTables:
         tables = [(g, table_of(v)) for g, v in reduced if table_of(v) is not None]
         for _, table in tables:  # first of all, because it may refuse
             self._bind(table)
+        rate = self._rate()  # before the dense update moves `iterations` on
         # The dependencies tie the update, `iterations` included, to the data of the step: with a
         # dataset of unknown length Keras runs the part of a step that depends on no data once too
         # often. And the next step of this optimizer, which waits for `iterations`, begins no
@@ -176,7 +188,6 @@ class _TrainsTables:
                 # An op, not a value: in a LossScaleOptimizer both ways of a tf.cond are ops.
                 result = self.iterations.assign_add(1, read_value=False)
         with tf.control_dependencies([] if check is None else [check]):
-            rate = self._rate() if rate is None else rate
             for slices, table in tables:
                 own = table.optimizer != "auto"
                 gradients.apply_rows(slices, table, table.optimizer.learning_rate if own else rate)
@@ -246,11 +257,7 @@ class _NewTrainsTables(_TrainsTables):
                 dense, name=name, skip_gradients_aggregation=True
             )
 
-        # The rate is read after the dense update, which evaluates schedules.
         return self._apply_all(grads_and_vars, apply_dense)
-
-    def _rate(self):
-        return tf.cast(self.learning_rate, tf.float32)
 
 
 class _LegacyTrainsTables(_TrainsTables):
@@ -263,7 +270,6 @@ class _LegacyTrainsTables(_TrainsTables):
     def apply_gradients(self, grads_and_vars, name=None, experimental_aggregate_gradients=True):
         if experimental_aggregate_gradients:
             grads_and_vars = self._aggregate_gradients(grads_and_vars)
-        rate = self._rate()  # before the dense update moves `iterations` on
 
         def apply_dense(dense):
             if not dense:
@@ -272,13 +278,7 @@ class _LegacyTrainsTables(_TrainsTables):
                 dense, name=name, experimental_aggregate_gradients=False
             )
 
-        return self._apply_all(grads_and_vars, apply_dense, rate)
-
-    def _rate(self):
-        rate = self.learning_rate
-        if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
-            rate = rate(self.iterations)
-        return tf.cast(rate() if callable(rate) else rate, tf.float32)
+        return self._apply_all(grads_and_vars, apply_dense)
 
 
 tf.keras.utils.register_keras_serializable("tfsparse", "DistributedOptimizer")(_NewTrainsTables)
