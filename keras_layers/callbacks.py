@@ -15,6 +15,7 @@ class Broadcast(tf.keras.callbacks.Callback):
     Raises:
         RuntimeError: at the first step, if the model has not been built. Call it on a batch, or
             give it an input shape, before `fit`.
+        ValueError: on every rank, if ranks have different variables.
     """
 
     def __init__(self):
@@ -43,7 +44,10 @@ class Broadcast(tf.keras.callbacks.Callback):
         state = optimizer.variables
         state = state() if callable(state) else state
         variables = [v for v in (*model.variables, *state) if isinstance(v, tf.Variable)]
-        for i, variable in enumerate({v.ref(): v for v in variables}.values()):
+        variables = list({v.ref(): v for v in variables}.values())
+        shapes = [f"{v.dtype.name}{v.shape.as_list()}" for v in variables]
+        runtime.require_same(f"broadcast of {', '.join(shapes)}")
+        for i, variable in enumerate(variables):
             variable.assign(runtime.broadcast(variable, f"variables.{i}"))
         self._done = True
 

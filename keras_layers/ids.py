@@ -93,7 +93,7 @@ class _Form:
         """`weights`, given in the form of the ids, as `[n]`; a check, from now on, that they fit.
 
         Raises:
-            ValueError: their form or shape can never fit.
+            ValueError: they have another form or rank.
             TypeError: they are no numbers.
         """
         flat, same = self._take_weights(weights)
@@ -102,15 +102,15 @@ class _Form:
                 f"Layer '{self._layer_name}': `weights` must be numbers. "
                 f"Received: {flat.dtype.name}."
             )
-        # Unlike tf.equal, == of tensors is False for shapes that do not match.
-        equal = [tf.reduce_all(tf.cast(a, tf.int64) == tf.cast(b, tf.int64)) for a, b in same]
         message = "`weights` must have one entry per id, in the same places."
-        self.checks.append((tf.reduce_all(equal), f"Layer {self._layer_name}: {message}"))
-        return tf.reshape(flat, [-1])
+        fit = tf.reduce_all([_are_equal(a, b) for a, b in same])
+        self.checks.append((fit, f"Layer {self._layer_name}: {message}"))
+        # Even where a shape is known to be wrong, it is the check that fails, on all ranks.
+        return tf.compat.v1.placeholder_with_default(tf.reshape(flat, [-1]), [None])
 
     def _refuse_weights(self, weights):
         raise ValueError(
-            f"Layer '{self._layer_name}': `weights` must have the form and shape of the ids, "
+            f"Layer '{self._layer_name}': `weights` must have the form and rank of the ids, "
             f"{self._ids.shape}. Received: {weights.shape}."
         )
 
@@ -135,7 +135,7 @@ class Dense(_Form):
 
     def _take_weights(self, weights):
         weights = tf.convert_to_tensor(weights)
-        if not weights.shape.is_compatible_with(self._ids.shape):
+        if weights.shape.rank not in (None, self.rank):
             self._refuse_weights(weights)
         return weights, [(tf.shape(weights), tf.shape(self._ids))]
 
@@ -184,34 +184,7 @@ class Ragged(_Form):
 
     def pool(self, vectors, weights, keep, combiner):
         """Pools over the last axis; `vectors` (and `weights`) are those of `keep` only."""
-        inner = self._innermost()
-        segments = inner.value_rowids()
-        if keep is not None:
-            segments = tf.boolean_mask(segments, keep)
-        total = lambda x: tf.math.unsorted_segment_sum(x, segments, inner.nrows())  # noqa: E731
-        if weights is not None:
-            vectors = vectors * weights[:, tf.newaxis]
-        pooled = total(vectors)
-        if combiner != "sum":
-            counted = tf.ones_like(vectors[:, 0]) if weights is None else weights
-            pooled = _divide(pooled, counted, combiner, total)
-        return self._above(pooled)
-
-    def _innermost(self):
-        inner = self._ids
-        while isinstance(inner.values, tf.RaggedTensor):
-            inner = inner.values
-        return inner
-
-    def _above(self, pooled):
-        """The pooled vectors `[rows of the innermost lists, dim]` in the axes above them."""
-        splits, inner = [], self._ids
-        while isinstance(inner.values, tf.RaggedTensor):
-            splits.append(inner.row_splits)
-            inner = inner.values
-        for row_splits in reversed(splits):
-            pooled = tf.RaggedTensor.from_row_splits(pooled, row_splits, validate=False)
-        return pooled
+        return _pool_lists(self._ids, vectors, weights, keep, combiner)
 
 
 class Sparse(_Form):
@@ -242,13 +215,33 @@ class Sparse(_Form):
 
     def pool(self, vectors, weights, keep, combiner):
         """Pools over the last axis; `vectors` (and `weights`) are those of `keep` only."""
-        ragged = Ragged(self._ragged(self.flat), self._layer_name)
-        return ragged.pool(vectors, weights, keep, combiner)
+        return _pool_lists(self._ragged(self.flat), vectors, weights, keep, combiner)
 
     def _ragged(self, values):
         return tf.RaggedTensor.from_value_rowids(
             values, self._ids.indices[:, 0], nrows=self._ids.dense_shape[0], validate=False
         )
+
+
+def _pool_lists(ragged, vectors, weights, keep, combiner):
+    """Pools over the innermost lists of `ragged`, whose axes above them remain."""
+    splits, inner = [], ragged
+    while isinstance(inner.values, tf.RaggedTensor):
+        splits.append(inner.row_splits)
+        inner = inner.values
+    segments = inner.value_rowids()
+    if keep is not None:
+        segments = tf.boolean_mask(segments, keep)
+    total = lambda x: tf.math.unsorted_segment_sum(x, segments, inner.nrows())  # noqa: E731
+    if weights is not None:
+        vectors = vectors * weights[:, tf.newaxis]
+    pooled = total(vectors)
+    if combiner != "sum":
+        counted = tf.ones_like(vectors[:, 0]) if weights is None else weights
+        pooled = _divide(pooled, counted, combiner, total)
+    for row_splits in reversed(splits):
+        pooled = tf.RaggedTensor.from_row_splits(pooled, row_splits, validate=False)
+    return pooled
 
 
 # Without quotes around names: TensorFlow prints them as \' when an op in a graph fails.
@@ -283,6 +276,13 @@ def _are_sparse_lists(sparse):
     inside = tf.reduce_all((rows >= 0) & (rows < sparse.dense_shape[0]))
     one_each = tf.equal(tf.size(rows), tf.size(sparse.values))
     return in_order & inside & one_each
+
+
+def _are_equal(a, b):
+    """Whether two integer tensors have equal shapes and elements."""
+    # Unlike tf.equal, == of tensors is False for shapes that do not fit; but it broadcasts.
+    a, b = tf.cast(a, tf.int64), tf.cast(b, tf.int64)
+    return tf.reduce_all(tf.shape(a) == tf.shape(b)) & tf.reduce_all(a == b)
 
 
 def _divide(summed, counted, combiner, total):

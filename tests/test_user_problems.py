@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = (ROOT / "tests" / "user_problems.md").read_text()
 NAMED = sorted(set(re.findall(r"`(tests/\S+?)::([\w.]+)`", TABLE)))
-CASES = re.findall(r"^\| ([A-I]\d+) \| (.*?) \| (.*?) \| (.*?) \|$", TABLE, re.MULTILINE)
+CASES = re.findall(r"^\| (\d+) \| (.*?) \| (.*?) \| (.*?) \|$", TABLE, re.MULTILINE)
 
 
 @pytest.mark.parametrize("path, name", NAMED)

@@ -106,7 +106,7 @@ def check_horovod():
         ImportError: it was built for another TensorFlow, or is missing.
     """
     spec = find_spec("horovod")
-    if spec is None:
+    if spec is None or spec.origin is None:  # none, or a mere folder of that name
         raise ImportError(f"Horovod is not installed.\nBuild it: {BUILD_HOROVOD}")
     metadata = Path(spec.origin).with_name("metadata.json")
     built_for = json.loads(metadata.read_text()).get("tensorflow", "(none)")

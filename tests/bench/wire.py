@@ -56,7 +56,7 @@ def measure(vocabularies):
 
 
 def figures(vocabularies):
-    """`{vocabulary: (MB of the table, MB of the dense embedding)}`, of two ranks of this program."""
+    """`{vocabulary: (MB of the table, MB of the dense embedding)}`, from two ranks."""
     horovodrun = Path(sys.executable).with_name("horovodrun")
     program = [sys.executable, "-m", "tests.bench.wire", *map(str, vocabularies)]
     done = subprocess.run(

@@ -74,11 +74,21 @@ def test_weights_that_turn_out_not_to_fit_leave_no_rows(graph):
     unknown = tf.TensorSpec([None, None], tf.float32)
     if graph:
         call = tf.function(call, input_signature=[tf.TensorSpec([None, None], tf.int64), unknown])
-    error = tf.errors.InvalidArgumentError if graph else ValueError
-    for weights in (tf.ones((2, 3)), tf.ones((4, 1))):
-        with pytest.raises(error, match="Layer '?weighted'?: `weights` must have"):
+    for weights in (tf.ones((2, 3)), tf.ones((4, 1)), tf.ones((1, 2))):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="Layer weighted: `weights` must have"
+        ):
             call(tf.reshape(IDS, [2, 2]), weights)
     assert layer.table.stats()["rows"] == layer.table.stats()["provisional_rows"] == 0
+
+
+def test_weights_of_unknown_rank_do_not_fit_by_broadcasting():
+    layer = DynamicEmbedding(2, combiner="sum", name="weighted")
+    signature = [tf.TensorSpec([None, None], tf.int64), tf.TensorSpec(None, tf.float32)]
+    call = tf.function(lambda ids, weights: layer(ids, weights=weights), signature)
+    assert call(tf.reshape(IDS, [2, 2]), tf.ones((2, 2))).shape == [2, 2]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Layer weighted: `weights` must have"):
+        call(tf.reshape(IDS, [2, 2]), tf.ones(2))
 
 
 def test_weights_that_are_no_numbers_are_refused():

@@ -54,10 +54,9 @@ def _run(stack):
         return runpy.run_path(stack)
     except ImportError as error:
         needed = [name for name in metadata.requires("tfsparse") if name.startswith("tensorflow=")]
-        reason = str(error).partition("\n")[0]
         raise ImportError(
-            f"TensorFlow cannot be imported: {reason}\n"
-            f"Install it: pip install --force-reinstall {needed[0]}"
+            "TensorFlow cannot be imported.\n"
+            f"Install it: pip install --force-reinstall {needed[0]}\nReceived: {error}"
         ) from error
 
 

@@ -2,6 +2,10 @@
 
 import numbers
 
+# With rates and row gradients within this, rows stay finite for 1e14 steps of every rule. The
+# core knows it too (core/table.cc).
+LARGEST = 1e12
+
 
 def require_between(owner, field, low, high, wanted):
     """Raises a ValueError unless `low <= owner.field <= high`; NaN is not.

@@ -9,6 +9,7 @@ import weakref
 from typing import Any, Optional, Union
 
 from tfsparse.embedding import initializers, optimizers
+from tfsparse.embedding.bounds import LARGEST
 
 MAX_DIM = 65536
 
@@ -146,7 +147,7 @@ def _is_int(value):
 
 def _is_number(value):
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return is_number and abs(value) <= 1e12  # NaN is not
+    return is_number and abs(value) <= LARGEST  # NaN is not
 
 
 def _to_config(part):

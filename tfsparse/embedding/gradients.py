@@ -14,14 +14,8 @@ import dataclasses
 import tensorflow as tf
 
 from tfsparse import runtime
+from tfsparse.embedding.bounds import LARGEST
 from tfsparse.embedding.table import SAMPLES_OFFSET, table_of
-
-# A row gradient beyond this counts as not finite. Whether a sum over uses and ranks overflows
-# would be known to its owner alone; below this no sum of a step, nor its square, can.
-LARGEST = 1e12
-
-# With these limits rows stay finite for 1e14 steps of every rule.
-LARGEST_RATE = 1e12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,12 +96,14 @@ def reduce(grads_and_vars, config, name, after, rate):
 
     Raises:
         tf.errors.InvalidArgumentError: when run, on every rank: ranks have different rates, or one
-            that is negative, not finite or beyond `LARGEST_RATE`.
+            that is negative, not finite or beyond `LARGEST`.
     """
     dense, tables = split(grads_and_vars)
     slices = [(table, *_concat(parts)) for table, parts in tables.items()]
     samples = _samples(tables)
     with tf.control_dependencies([] if tf.executing_eagerly() else [after]):
+        # Beyond LARGEST, whether a sum over uses and ranks overflows would be known to its owner
+        # alone; below, no sum of a step can, nor its square.
         rows_sound = _all(tf.less_equal(tf.abs(values), LARGEST) for _, _, values in slices)
         said = tf.stack([samples, tf.cast(rows_sound, tf.float32), rate])
         result, said_by_all, finite = _reduce_dense(dense, said, name)
@@ -215,11 +211,11 @@ def _total(said_by_all):
 
 def _checks_of(rates):
     """Ops that fail if the rates of all ranks, float32 `[size()]`, cannot be used."""
-    usable = tf.reduce_all((rates >= 0) & (rates <= LARGEST_RATE))
+    usable = tf.reduce_all((rates >= 0) & (rates <= LARGEST))
     return [
         tf.debugging.Assert(
             usable,
-            [f"The learning rate must be in [0, {LARGEST_RATE:.0e}]. Received, by rank:", rates],
+            [f"The learning rate must be in [0, {LARGEST:.0e}]. Received, by rank:", rates],
         ),
         tf.debugging.Assert(
             tf.reduce_all(tf.equal(rates, rates[0])),

@@ -6,9 +6,7 @@ in every order, in every run.
 
 import dataclasses
 
-from tfsparse.embedding.bounds import require_between
-
-_LARGEST = 1e12
+from tfsparse.embedding.bounds import LARGEST, require_between
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Constant:
 
     def __post_init__(self):
         """Checks the arguments."""
-        require_between(self, "value", -_LARGEST, _LARGEST, "within +-1e12")
+        require_between(self, "value", -LARGEST, LARGEST, "within +-1e12")
 
     def kernel_arguments(self):
         """The core's name for the distribution, and its arguments."""
@@ -54,7 +52,7 @@ class Uniform:
     def __post_init__(self):
         """Checks the arguments."""
         for field in ("minval", "maxval"):
-            require_between(self, field, -_LARGEST, _LARGEST, "within +-1e12")
+            require_between(self, field, -LARGEST, LARGEST, "within +-1e12")
         if not self.minval <= self.maxval:
             raise ValueError(f"Uniform needs minval <= maxval. Received: {self}.")
 

@@ -7,11 +7,10 @@ of these gives a table a rule and a rate of its own.
 
 import dataclasses
 
-from tfsparse.embedding.bounds import require_between
+from tfsparse.embedding.bounds import LARGEST, require_between
 
 # Beyond float32's smallest normal number, epsilon would be 0 in the core and 0 / 0 a NaN.
 _SMALLEST = 1.2e-38
-_LARGEST = 1e12  # so that rows stay finite
 _BELOW_1 = 1 - 2**-24  # the largest beta whose 1 - beta is a float32 above 0
 
 
@@ -27,7 +26,7 @@ class SGD:
 
     def __post_init__(self):
         """Checks the arguments."""
-        require_between(self, "learning_rate", 0, _LARGEST, ">= 0, at most 1e12")
+        require_between(self, "learning_rate", 0, LARGEST, ">= 0, at most 1e12")
 
     def rule(self):
         """The core's name for the formula, and its arguments."""
@@ -53,9 +52,9 @@ class Adagrad:
 
     def __post_init__(self):
         """Checks the arguments."""
-        require_between(self, "learning_rate", 0, _LARGEST, ">= 0, at most 1e12")
-        require_between(self, "initial_accumulator_value", 0, _LARGEST, ">= 0, at most 1e12")
-        require_between(self, "epsilon", _SMALLEST, _LARGEST, "> 0 in float32, at most 1e12")
+        require_between(self, "learning_rate", 0, LARGEST, ">= 0, at most 1e12")
+        require_between(self, "initial_accumulator_value", 0, LARGEST, ">= 0, at most 1e12")
+        require_between(self, "epsilon", _SMALLEST, LARGEST, "> 0 in float32, at most 1e12")
 
     def rule(self):
         """The core's name for the formula, and its arguments."""
@@ -87,10 +86,10 @@ class Adam:
 
     def __post_init__(self):
         """Checks the arguments."""
-        require_between(self, "learning_rate", 0, _LARGEST, ">= 0, at most 1e12")
+        require_between(self, "learning_rate", 0, LARGEST, ">= 0, at most 1e12")
         require_between(self, "beta_1", 0, _BELOW_1, "in [0, 1)")
         require_between(self, "beta_2", 0, _BELOW_1, "in [0, 1)")
-        require_between(self, "epsilon", _SMALLEST, _LARGEST, "> 0 in float32, at most 1e12")
+        require_between(self, "epsilon", _SMALLEST, LARGEST, "> 0 in float32, at most 1e12")
 
     def rule(self):
         """The core's name for the formula, and its arguments."""

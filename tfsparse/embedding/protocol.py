@@ -24,7 +24,7 @@ def tables_of(model):
 
 
 def source_of(table):
-    """What has `gather(keys, samples, training)` for a table: its shard, or a stand-in."""
+    """What has `gather` for a table, as `ShardedTable` does: its shard, or a stand-in."""
     return _serving[-1][table] if _serving else shard_of(table)
 
 

@@ -71,10 +71,12 @@ def check_bad_row_splits_on_both_ranks_fail_both_in_words_of_their_own():
 def check_weights_that_do_not_fit_on_one_rank_fail_both():
     layer = built(DynamicEmbedding(1, combiner="mean", padding_id=-1, name="weighted"))
     dense = tf.TensorSpec([None, None])
-    step = tf.function(step_of(layer), [tf.TensorSpec([None, None], tf.int64), dense])
+    step = step_of(layer)
+    signed = tf.function(step, [tf.TensorSpec([None, None], tf.int64), dense])
     message = mine("Layer weighted: `weights` must have", "bad input on rank 0")
     ids = tf.constant([[1, -1]], tf.int64)
-    expect(INVALID, message, step, ids, mine(tf.ones((1, 3)), tf.ones((1, 2))))
+    for way in (step, tf.function(step), signed):
+        expect(INVALID, message, way, ids, mine(tf.ones((1, 3)), tf.ones((1, 2))))
     assert layer.table.size() == 0
     assert nothing_reserved(layer.table)
 
@@ -134,8 +136,8 @@ def model_of(*tables, units=1):
     return model
 
 
-def fit(model):
-    model.fit(tf.range(4), tf.ones([4, 1]), batch_size=4, verbose=0)
+def fit(model, callbacks=()):
+    model.fit(tf.range(4), tf.ones([4, 1]), batch_size=4, verbose=0, callbacks=list(callbacks))
 
 
 def check_a_table_that_one_rank_alone_makes_is_refused_on_both():
@@ -146,9 +148,11 @@ def check_a_table_that_one_rank_alone_makes_is_refused_on_both():
 
 
 def check_dense_variables_that_differ_by_rank_are_refused_on_both():
-    model = model_of(tfs.Table("a", 2), units=mine(1, 2))
-    expect(ValueError, "All ranks must make the same tables and train the same", fit, model)
-    assert model.layers[1].table.size() == 0
+    message = "All ranks must make the same tables and train the same"
+    for callbacks in ([], [tfs.callbacks.Broadcast()]):
+        model = model_of(tfs.Table("a", 2), units=mine(1, 2))
+        expect(ValueError, message, fit, model, callbacks)
+        assert model.layers[1].table.size() == 0
 
 
 def check_layers_connected_in_another_order_are_refused_on_both():
@@ -170,7 +174,7 @@ def check_a_rate_that_differs_by_rank_fails_both_and_changes_nothing():
         model = model_of(tfs.Table("rates", 2))
         model.compile(tfs.DistributedOptimizer(optimizers.Adam(0.1)), "mse")
         fit(model)
-        before = [job.table_state(model.layers[1].table), model.get_layer(index=-1).get_weights()]
+        before = [job.table_state(model.layers[1].table), model.layers[-1].get_weights()]
         for rates in ((0.1, 0.05), (0.1, -0.1), (-1.0, -1.0), (0.1, np.nan)):
             model.optimizer.learning_rate = mine(*rates)
             expect(INVALID, "The learning rate must be", fit, model)
@@ -178,6 +182,26 @@ def check_a_rate_that_differs_by_rank_fails_both_and_changes_nothing():
             np.testing.assert_equal(after, before)
         model.optimizer.learning_rate = 0.1
         fit(model)
+
+
+def check_a_schedule_that_differs_by_rank_or_falls_below_0_changes_nothing():
+    decay = K.optimizers.schedules.PiecewiseConstantDecay
+    for number, rates in enumerate([(0.1, 0.2), (-0.1, -0.1)]):
+        for optimizers in (K.optimizers, K.optimizers.legacy):
+            model = model_of(tfs.Table(f"scheduled_{number}", 2))
+            schedule = decay([0], [0.1, mine(*rates)])  # another rate from the second step on
+            model.compile(tfs.DistributedOptimizer(optimizers.SGD(schedule)), "mse")
+            fit(model)
+            before = [job.table_state(model.layers[1].table), model.layers[-1].get_weights()]
+            expect(INVALID, "The learning rate must be", fit, model)
+            after = [job.table_state(model.layers[1].table), model.layers[-1].get_weights()]
+            np.testing.assert_equal(after, before)
+
+
+def check_eager_lookups_of_different_tables_are_an_error_on_both():
+    tables = [built(DynamicEmbedding(2, name=name)).table for name in ("one_table", "another")]
+    message = "look up another table"
+    expect(INVALID, message, lambda: mine(*tables).lookup(tf.range(4)))
 
 
 def check_two_tables_of_one_name_are_refused_on_both():
