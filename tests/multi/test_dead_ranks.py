@@ -3,13 +3,8 @@
 Each test runs programs/doomed.py under horovodrun and strikes one of its processes.
 """
 
-import os
 import re
 import signal
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -84,10 +79,7 @@ def test_a_slow_rank_is_waited_for_and_a_callback_that_fails_ends_all(tmp_path):
     with doomed(2, "wait_long_and_fail_in_a_callback", 1, tmp_path, **limits) as job:
         start_together(job, start)
         job.expect_end(pid_of_victim(job))
-        job.wait_for(
-            r"Ranks wait for others for [6-9] s: ranks \[1\] have begun \d+ .*; "
-            r"ranks \[0\] have begun \d+ collectives, the last 'table.table.keys'"
-        )
+        job.wait_for(r"Ranks wait for others for [6-9] s: ranks \[0\] in 'table.table.keys'")
         go_on.open()
         for rank in (0, 1):
             job.wait_for(f"went on: rank {rank}")
@@ -117,21 +109,5 @@ def test_a_rank_with_fewer_batches_is_named_and_ends_the_job_at_the_limit(tmp_pa
         status, took_s = job.end(END_S)
         report("fewer batches", took_s)
         assert status != 0
-        waits = r"wait .* s: .*ranks \[0\] .* 'table.table.keys'.* The job ends, as .* is 4"
+        waits = r"wait .* s: .*ranks \[0\] in 'table.table.keys'.* The job ends, as .* is 4"
         assert re.search(waits, job.output), job.output[-5000:]
-
-
-def test_the_loop_of_the_readme_starts_a_failed_job_again(tmp_path):
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
-    (loop,) = re.findall(r"```bash\n([^`]*train\.py[^`]*)```", readme)
-    program = """
-        import os, pathlib
-        starts = pathlib.Path("starts." + os.environ["HOROVOD_RANK"])
-        starts.write_text(starts.read_text() + "x" if starts.exists() else "x")
-        raise SystemExit(len(starts.read_text()) < 2)
-    """
-    (tmp_path / "train.py").write_text(textwrap.dedent(program))
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path}
-    subprocess.run(["bash", "-ec", loop], cwd=tmp_path, env=environment, check=True, timeout=200)
-    assert (tmp_path / "starts.0").read_text() == "xx"

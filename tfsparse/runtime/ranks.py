@@ -7,6 +7,7 @@ the graph, which retracing and nested functions change on some ranks only.
 
 import atexit
 import os
+import threading
 
 import tensorflow as tf
 
@@ -23,6 +24,7 @@ _SILENCE_LIMIT = "HOROVOD_GLOO_TIMEOUT_SECONDS", "120"
 
 _hvd = None
 _watch = None
+_leaving = threading.Lock()
 
 
 def _launched():
@@ -55,24 +57,31 @@ def init():
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
     _hvd = hvd
-    if hvd.size() > 1 and os.environ.get(watch.DISABLE, "0") == "0":
-        _watch = watch.Watch(hvd.rank(), _allgather_begun, hvd.shutdown, check_s, limit_s)
+    if hvd.size() > 1 and os.environ.get(watch.DISABLE) != "1":
+        _watch = watch.Watch(hvd.rank(), hvd.size(), _allgather_begun, _leave, check_s, limit_s)
         atexit.register(shutdown)  # its thread must not outlive the interpreter
 
 
 def shutdown():
     """Leaves the job. The other ranks must do so too."""
     global _hvd, _watch
-    if _hvd is not None:
-        _hvd.shutdown()
-        _hvd = None
     if _watch is not None:
         _watch.close()
+    if _hvd is not None:
+        _leave()
+        _hvd = None
+    if _watch is not None:
+        _watch.join()
         _watch = None
 
 
+def _leave():
+    with _leaving:  # the watch may do so at the same time
+        _hvd.shutdown()
+
+
 def _allgather_begun(counts):
-    return _hvd.allgather(counts[tf.newaxis], name="tfsparse.watch", ignore_name_scope=True)
+    return _hvd.allgather(counts, name="tfsparse.watch", ignore_name_scope=True)
 
 
 def _begins(tensor, name):
@@ -135,7 +144,7 @@ def broadcast(tensor, name, root_rank=0):
     """`tensor` of rank `root_rank`, on every rank. Defaults to rank 0."""
     if size() == 1:
         return tf.convert_to_tensor(tensor)
-    tensor = _begins(tensor, name)
+    tensor = _begins(tensor, name.rstrip(".0123456789"))  # those of many variables as one
     return _hvd.broadcast(tensor, root_rank, name=f"tfsparse.{name}", ignore_name_scope=True)
 
 

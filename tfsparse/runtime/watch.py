@@ -14,7 +14,8 @@ import tensorflow as tf
 
 # A rank that does not come for this long ends the job. 0 waits for ever.
 LIMIT = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"
-# How often the ranks are asked, and so after which time there is a warning.
+# How often the ranks are asked. The first time that they are found apart is where waiting begins,
+# so the warning comes after one to two such times.
 CHECK = "HOROVOD_STALL_CHECK_TIME_SECONDS"
 # Set to 1, nobody is asked.
 DISABLE = "HOROVOD_STALL_CHECK_DISABLE"
@@ -23,80 +24,83 @@ DISABLE = "HOROVOD_STALL_CHECK_DISABLE"
 class Watch:
     """Compares, on rank 0, which collectives the ranks have begun.
 
-    All ranks begin the same ones in the same order, and one ends when all have begun it. So who has
-    begun less than others is waited for, and if that stays so, something is wrong. A thread on
-    each rank answers, whatever the program does meanwhile. Whether a rank waits could not be told
-    from its own side: a step that fails leaves collectives behind that have begun and never end.
+    All ranks begin the same ones, and none ends before all have begun it. So where some ranks have
+    begun one more often than others, they wait, and if no rank begins any more, something is wrong.
+    A thread on each rank answers, whatever its program does meanwhile. Whether a rank waits could
+    not be told from its own side: a step that fails leaves behind what has begun and never ends.
+    Such a difference stays when ranks go on, and counts no more.
 
     Args:
-        rank: of this process.
-        allgather: function of int64 `[3]` that returns those of all ranks, `[num_ranks, 3]`.
+        rank, num_ranks: of this process, and of the job.
+        allgather: function of int64 `[n, 3]` that returns the rows of all ranks.
         end: called on rank 0 to make all collectives, on all ranks, fail.
         check_s: seconds between two comparisons.
         limit_s: seconds after which `end` is called; 0 never calls it.
     """
 
-    def __init__(self, rank, allgather, end, check_s, limit_s):
-        self._rank, self._end = rank, end
+    def __init__(self, rank, num_ranks, allgather, end, check_s, limit_s):
+        self._rank, self._num_ranks, self._end = rank, num_ranks, end
         self._check_s, self._limit_s = check_s, limit_s
-        # In a function, because Horovod knows collectives that are run eagerly by their type only.
-        self._allgather = tf.function(allgather)
-        # Of the collectives that this rank has begun: int64 [2], their number and the sum of their
-        # names' hashes; and int64, the hash of the last one's name.
-        self._begun, self._last = None, None
-        self._names = {}
-        self._seen, self._since = None, None
+        # In a graph, because Horovod knows collectives that are run eagerly by their type only.
+        rows = tf.TensorSpec([None, 3], tf.int64)
+        self._allgather = tf.function(allgather).get_concrete_function(rows)
+        # {name: how often it has begun}. Each has a variable of its own, because TensorFlow orders
+        # what touches the same one, and collectives of different tables are to run side by side.
+        self._begun = {}
+        self._seen, self._since = {}, None
+        self._left_behind = {}  # {collective: how far its counts are apart for good}
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfsparse.watch", daemon=True)
         self._thread.start()
 
     def begins(self, tensor, name):
         """`tensor`, once it is counted that this rank begins the collective `name`."""
-        if self._begun is None:
+        if name not in self._begun:
             with tf.init_scope(), tf.device("CPU:0"):
-                self._last = tf.Variable(0, trainable=False, dtype=tf.int64, name="last")
-                self._begun = tf.Variable([0, 0], trainable=False, dtype=tf.int64, name="begun")
-        number = _hash(name)
-        self._names[number] = name
+                self._begun[name] = tf.Variable(0, trainable=False, dtype=tf.int64, name="begun")
         with tf.control_dependencies([tensor]):
-            counted = self._begun.assign_add([1, number], read_value=False)
-            named = self._last.assign(number, read_value=False)
-        with tf.control_dependencies([counted, named]):
+            counted = self._begun[name].assign_add(1, read_value=False)
+        with tf.control_dependencies([counted]):
             return tf.identity(tensor)
 
     def close(self):
-        """Ends the thread. Collectives must fail by now, because it may wait in one."""
+        """Lets the thread begin nothing more."""
         self._closed.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(10)
+
+    def join(self):
+        """Waits for its end. Collectives must fail by now, because it may wait in one."""
+        self._thread.join(10)
 
     def _run(self):
         while not self._closed.wait(self._check_s):
-            own = tf.zeros([3], tf.int64)
-            if self._begun is not None:
-                own = tf.concat([self._begun, [self._last]], 0)
+            own = [(self._rank, _hash(name), int(n)) for name, n in list(self._begun.items())]
             try:
-                begun = self._allgather(own).numpy().tolist()
+                rows = self._allgather(tf.constant(own, tf.int64, [len(own), 3])).numpy()
             except tf.errors.OpError:  # Horovod has ended, and tells the program so
                 return
             if self._rank == 0:
-                self._compare(begun, time.monotonic())
+                self._compare(rows.tolist(), time.monotonic())
 
-    def _compare(self, begun, now):
-        ranks_at = {}
-        for rank, (count, names, last) in enumerate(begun):
-            ranks_at.setdefault((count, names), (last, []))[1].append(rank)
-        behind = min(ranks_at)
-        seen = behind, ranks_at[behind]
-        if len(ranks_at) == 1 or seen != self._seen:
-            self._seen, self._since = seen, now
+    def _compare(self, rows, now):
+        begun = {}
+        for rank, number, count in rows:
+            begun.setdefault(number, [0] * self._num_ranks)[rank] = count
+        if begun != self._seen:
+            for number, counts in begun.items():
+                if counts == self._seen.get(number):  # others went on, and did not wait for it
+                    self._left_behind[number] = _apart(counts)
+            self._seen, self._since = begun, now
             return
-        groups = [
-            f"ranks {ranks} have begun {count} collectives, the last {self._name(last)}"
-            for (count, _), (last, ranks) in sorted(ranks_at.items())
-        ]
+        apart = {
+            number: counts
+            for number, counts in begun.items()
+            if _apart(counts) != self._left_behind.get(number, [0] * self._num_ranks)
+        }
+        if not apart:
+            self._since = now
+            return
         waited_s = round(now - self._since)
-        message = f"Ranks wait for others for {waited_s} s: {'; '.join(groups)}."
+        message = f"Ranks wait for others for {waited_s} s: {self._places(apart)}."
         if self._limit_s and waited_s >= self._limit_s:
             tf.get_logger().error(
                 f"{message} The job ends, as {LIMIT} is {self._limit_s}. Do all ranks take the "
@@ -108,8 +112,18 @@ class Watch:
             limit = f"after {self._limit_s} s of it" if self._limit_s else "never for it"
             tf.get_logger().warning(f"{message} The job ends {limit} ({LIMIT}).")
 
-    def _name(self, number):
-        return f"'{self._names[number]}'" if number in self._names else "unknown to rank 0"
+    def _places(self, apart, at_most=3):
+        names = {_hash(name): f"'{name}'" for name in list(self._begun)}
+        places = []
+        for number, counts in list(apart.items())[:at_most]:
+            ahead = [rank for rank, count in enumerate(counts) if count == max(counts)]
+            name = names.get(number, "a collective unknown to rank 0")
+            places.append(f"ranks {ahead} in {name}")
+        return ", ".join(places) + (", ..." if len(apart) > at_most else "")
+
+
+def _apart(counts):
+    return [count - min(counts) for count in counts]
 
 
 def limits():
