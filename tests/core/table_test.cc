@@ -1,5 +1,6 @@
 #include "core/table.h"
 
+#include <cmath>
 #include <limits>
 
 #include "core/mix.h"
@@ -198,9 +199,21 @@ TEST(Table, ScanYieldsHashOrderAndResumes) {
   for (Hash hash : hashes) ASSERT_TRUE(KeyOf(hash) >= 0 && KeyOf(hash) < 5000);
 }
 
+TEST(Table, RatesThatCannotBeMeantAreRefusedAndChangeNothing) {
+  const TablePointer table = SgdTable(1, 3.0f);
+  Apply(table.get(), Stage(table.get(), {1}).get(), 1.0f, {2});
+  const float gradient = 1.0f;
+  SerialExecutor executor;
+  for (float rate : {-1.0f, 2e12f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    const PlanPointer plan = Stage(table.get(), {1});
+    EXPECT_EQ(table->Apply(rate, &gradient, &executor, plan.get()).code(), Code::kInvalidArgument);
+    EXPECT_EQ(Lookup(*table, {1}), Floats{1.0f});
+  }
+}
+
 TEST(Table, ReadByPositionsRepeatsRows) {
   const TablePointer table = SgdTable(2, 0.0f);
-  Apply(table.get(), Stage(table.get(), {10, 11, 12}).get(), -1.0f, {0, 0, 1, 2, 2, 4});
+  Apply(table.get(), Stage(table.get(), {10, 11, 12}).get(), 1.0f, {0, 0, -1, -2, -2, -4});
   const PlanPointer plan = Stage(table.get(), {12, 11, 10});
   std::vector<int32_t> positions;
   Floats wanted;

@@ -21,14 +21,57 @@ CHECK = "HOROVOD_STALL_CHECK_TIME_SECONDS"
 DISABLE = "HOROVOD_STALL_CHECK_DISABLE"
 
 
+class Waits:
+    """Who waits, from how often each rank has begun each collective.
+
+    All ranks begin the same ones, and none ends before all have begun it. So where some ranks have
+    begun one more often than others, they wait; and if no rank begins any more, something is wrong.
+    A step that fails leaves behind what has begun and never ends: such a difference stays when the
+    ranks that are ahead go on, and counts no more.
+
+    Args:
+        num_ranks: of the job.
+    """
+
+    def __init__(self, num_ranks):
+        self._totals = [0] * num_ranks
+        self._seen, self._since = {}, 0.0
+        self._left_behind = {}
+
+    def update(self, begun, now):
+        """How long ranks have waited, in seconds, and where: `{collective: counts by rank}`.
+
+        Args:
+            begun: `{collective: counts by rank}`.
+            now: seconds of a clock.
+        """
+        if begun != self._seen:
+            totals = [sum(of_rank) for of_rank in zip(*begun.values())]
+            for collective, counts in begun.items():
+                ahead = [rank for rank, count in enumerate(counts) if count == max(counts)]
+                gone_on = all(totals[rank] > self._totals[rank] for rank in ahead)
+                if counts == self._seen.get(collective) and gone_on:
+                    self._left_behind[collective] = _apart(counts)
+            self._seen, self._since, self._totals = begun, now, totals
+        apart = {
+            collective: counts
+            for collective, counts in begun.items()
+            if any(_apart(counts)) and _apart(counts) != self._left_behind.get(collective)
+        }
+        if not apart:
+            self._since = now
+        return now - self._since, apart
+
+
+def _apart(counts):
+    return [count - min(counts) for count in counts]
+
+
 class Watch:
     """Compares, on rank 0, which collectives the ranks have begun.
 
-    All ranks begin the same ones, and none ends before all have begun it. So where some ranks have
-    begun one more often than others, they wait, and if no rank begins any more, something is wrong.
     A thread on each rank answers, whatever its program does meanwhile. Whether a rank waits could
-    not be told from its own side: a step that fails leaves behind what has begun and never ends.
-    Such a difference stays when ranks go on, and counts no more.
+    not be told from its own side.
 
     Args:
         rank, num_ranks: of this process, and of the job.
@@ -47,8 +90,7 @@ class Watch:
         # {name: how often it has begun}. Each has a variable of its own, because TensorFlow orders
         # what touches the same one, and collectives of different tables are to run side by side.
         self._begun = {}
-        self._seen, self._since = {}, None
-        self._left_behind = {}  # {collective: how far its counts are apart for good}
+        self._waits = Waits(num_ranks)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfsparse.watch", daemon=True)
         self._thread.start()
@@ -85,21 +127,10 @@ class Watch:
         begun = {}
         for rank, number, count in rows:
             begun.setdefault(number, [0] * self._num_ranks)[rank] = count
-        if begun != self._seen:
-            for number, counts in begun.items():
-                if counts == self._seen.get(number):  # others went on, and did not wait for it
-                    self._left_behind[number] = _apart(counts)
-            self._seen, self._since = begun, now
+        waited_s, apart = self._waits.update(begun, now)
+        waited_s = round(waited_s)
+        if waited_s == 0:
             return
-        apart = {
-            number: counts
-            for number, counts in begun.items()
-            if _apart(counts) != self._left_behind.get(number, [0] * self._num_ranks)
-        }
-        if not apart:
-            self._since = now
-            return
-        waited_s = round(now - self._since)
         message = f"Ranks wait for others for {waited_s} s: {self._places(apart)}."
         if self._limit_s and waited_s >= self._limit_s:
             tf.get_logger().error(
@@ -120,10 +151,6 @@ class Watch:
             name = names.get(number, "a collective unknown to rank 0")
             places.append(f"ranks {ahead} in {name}")
         return ", ".join(places) + (", ..." if len(apart) > at_most else "")
-
-
-def _apart(counts):
-    return [count - min(counts) for count in counts]
 
 
 def limits():
