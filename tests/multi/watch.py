@@ -86,11 +86,9 @@ class Job:
 
     def __exit__(self, *exception):
         """Kills what is left."""
-        try:
+        if self._process.poll() is None:
             launcher = psutil.Process(self._process.pid)
-            self._family += [launcher, *launcher.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            pass
+            self._family += [*launcher.children(recursive=True), launcher]
         for process in self._family:
             try:
                 process.send_signal(signal.SIGKILL)
