@@ -45,8 +45,7 @@ class Broadcast(tf.keras.callbacks.Callback):
         state = state() if callable(state) else state
         variables = [v for v in (*model.variables, *state) if isinstance(v, tf.Variable)]
         variables = list({v.ref(): v for v in variables}.values())
-        shapes = [f"{v.dtype.name}{v.shape.as_list()}" for v in variables]
-        runtime.require_same(f"broadcast of {', '.join(shapes)}")
+        runtime.require_same(f"broadcast of {runtime.told(variables)}")
         for i, variable in enumerate(variables):
             variable.assign(runtime.broadcast(variable, f"variables.{i}"))
         self._done = True

@@ -5,20 +5,23 @@
 
 namespace tfsparse {
 
+// In and out: a list, and how much of it is of each rank. The header comes in too.
+absl::Status ListAndCounts(InferenceContext* c) {
+  TF_RETURN_IF_ERROR(CheckRank(c, 0, 1));
+  TF_RETURN_IF_ERROR(CheckRank(c, 1, 1));
+  TF_RETURN_IF_ERROR(CheckRank(c, 2, 0));
+  c->set_output(0, c->Vector(c->UnknownDim()));
+  c->set_output(1, c->input(1));
+  return absl::OkStatus();
+}
+
 REGISTER_OP("Tfsparse>WriteMessages")
     .Input("keys: int64")
     .Input("counts: int32")
     .Input("header: int64")
     .Output("message: int64")
     .Output("message_counts: int32")
-    .SetShapeFn([](InferenceContext* c) {
-      TF_RETURN_IF_ERROR(CheckRank(c, 0, 1));
-      TF_RETURN_IF_ERROR(CheckRank(c, 1, 1));
-      TF_RETURN_IF_ERROR(CheckRank(c, 2, 0));
-      c->set_output(0, c->Vector(c->UnknownDim()));
-      c->set_output(1, c->input(1));
-      return absl::OkStatus();
-    })
+    .SetShapeFn(ListAndCounts)
     .Doc(R"doc(
 Puts a header before the keys for each rank; its bits are in core/key_message.h.
 
@@ -35,14 +38,7 @@ REGISTER_OP("Tfsparse>ReadMessages")
     .Attr("table_name: string")
     .Output("keys: int64")
     .Output("counts: int32")
-    .SetShapeFn([](InferenceContext* c) {
-      TF_RETURN_IF_ERROR(CheckRank(c, 0, 1));
-      TF_RETURN_IF_ERROR(CheckRank(c, 1, 1));
-      TF_RETURN_IF_ERROR(CheckRank(c, 2, 0));
-      c->set_output(0, c->Vector(c->UnknownDim()));
-      c->set_output(1, c->input(1));
-      return absl::OkStatus();
-    })
+    .SetShapeFn(ListAndCounts)
     .Doc(R"doc(
 Takes the headers off, and fails on every rank alike if these do not go together.
 

@@ -72,8 +72,7 @@ def describe(grads_and_vars):
                 f"{len(dims)} tables of one model are named {name!r} (of dims {dims}). Share one "
                 "tfs.Table between the layers, or give each table its own name."
             )
-    shapes = [f"{v.dtype.name}{v.shape.as_list()}" for _, v in dense]
-    return f"tables {names} and variables {', '.join(shapes) or 'none'}"
+    return f"tables {names} and variables {runtime.told(v for _, v in dense)}"
 
 
 def reduce(grads_and_vars, config, name, after, rate):

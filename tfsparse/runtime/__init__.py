@@ -13,6 +13,7 @@ from tfsparse.runtime.ranks import (
     require_same,
     shutdown,
     size,
+    told,
 )
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "require_same",
     "shutdown",
     "size",
+    "told",
     "unique_name",
 ]

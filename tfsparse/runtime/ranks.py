@@ -156,6 +156,11 @@ def allgather_object(value, name):
     return _hvd.allgather_object(value, name=f"tfsparse.{name}")
 
 
+def told(variables):
+    """Types and shapes of variables, as a text for `require_same`."""
+    return ", ".join(f"{v.dtype.name}{v.shape.as_list()}" for v in variables) or "none"
+
+
 def require_same(description):
     """Raises on every rank unless all ranks bring the same text.
 
