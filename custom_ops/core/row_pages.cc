@@ -1,6 +1,5 @@
 #include "core/row_pages.h"
 
-#include <cstring>
 #include <new>
 
 #include "core/status.h"
@@ -25,16 +24,13 @@ uint32_t PageShiftFor(size_t row_floats) {
 RowPages::RowPages(size_t row_floats)
     : row_floats_(row_floats),
       page_shift_(PageShiftFor(row_floats)),
-      row_mask_((1u << page_shift_) - 1) {
-  static_assert(sizeof(std::atomic<float*>) == sizeof(float*), "a page entry is a pointer");
-  const size_t num_pages = (kMaxRows >> page_shift_) + 1;
-  void* directory = std::calloc(num_pages, sizeof(float*));
-  if (directory == nullptr) throw std::bad_alloc();
-  pages_.reset(static_cast<std::atomic<float*>*>(directory));
-}
+      row_mask_((1u << page_shift_) - 1),
+      pages_(MapArray<std::atomic<float*>>((kMaxRows >> page_shift_) + 1)) {}
 
 RowPages::~RowPages() {
-  for (size_t p = 0; (p << page_shift_) < end_; ++p) std::free(pages_[p].load());
+  for (size_t p = 0; (p << page_shift_) < end_; ++p) {
+    UnmapMemory{page_bytes()}(pages_[p].load());
+  }
 }
 
 uint32_t RowPages::Allocate() {
@@ -46,10 +42,7 @@ uint32_t RowPages::Allocate() {
   if (end_ >= kMaxRows) throw std::bad_alloc();
   if ((end_ & row_mask_) == 0) {
     free_.reserve(end_ + rows_per_page());
-    const size_t row_bytes = rows_per_page() * row_floats_ * sizeof(float);
-    auto* memory = static_cast<char*>(std::malloc(row_bytes + rows_per_page()));
-    if (memory == nullptr) throw std::bad_alloc();
-    std::memset(memory + row_bytes, 0, rows_per_page());
+    char* memory = MapArray<char>(page_bytes()).release();
     pages_[end_ >> page_shift_].store(reinterpret_cast<float*>(memory), std::memory_order_release);
   }
   return end_++;
@@ -62,7 +55,7 @@ void RowPages::Free(uint32_t row) {
 
 size_t RowPages::bytes() const {
   const size_t num_pages = (size_t{end_} + row_mask_) >> page_shift_;
-  return num_pages * rows_per_page() * (row_floats_ * sizeof(float) + 1);
+  return num_pages * page_bytes();
 }
 
 }  // namespace tfsparse

@@ -2,11 +2,10 @@
 #define TFSPARSE_CORE_ROW_PAGES_H_
 
 #include <atomic>
-#include <cstdlib>
-#include <memory>
 #include <vector>
 
 #include "core/location.h"
+#include "core/system_memory.h"
 #include "core/types.h"
 
 namespace tfsparse {
@@ -50,17 +49,15 @@ class RowPages {
   }
   size_t rows_per_page() const { return size_t{row_mask_} + 1; }
 
-  struct FreeMemory {
-    void operator()(void* memory) const { std::free(memory); }
-  };
+  size_t page_bytes() const { return rows_per_page() * (row_floats_ * sizeof(float) + 1); }
 
   size_t row_floats_;
   uint32_t page_shift_;
   uint32_t row_mask_;
   uint32_t end_ = 0;
-  // One entry for every page there can ever be, so that it never moves either. It comes zeroed
-  // from the system and costs memory only where it is used.
-  std::unique_ptr<std::atomic<float*>[], FreeMemory> pages_;
+  // One entry for every page there can ever be, so that it never moves either. It costs memory
+  // only where it is used.
+  SystemArray<std::atomic<float*>> pages_;
   std::vector<uint32_t> free_;  // has room for every row in use: Free() cannot fail
 };
 

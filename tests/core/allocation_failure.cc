@@ -1,5 +1,10 @@
 #include "allocation_failure.h"
 
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -29,6 +34,13 @@ void* __libc_calloc(size_t count, size_t size);
 void* malloc(size_t size) { return FailsNow() ? nullptr : __libc_malloc(size); }
 void* calloc(size_t count, size_t size) {
   return FailsNow() ? nullptr : __libc_calloc(count, size);
+}
+void* mmap(void* address, size_t size, int protection, int flags, int file, off_t offset) {
+  if (FailsNow()) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return reinterpret_cast<void*>(syscall(SYS_mmap, address, size, protection, flags, file, offset));
 }
 }
 #else

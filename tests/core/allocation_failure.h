@@ -7,7 +7,7 @@ namespace tfsparse {
 namespace testing {
 
 // While it lives, allocation number `k` (from 0) of this thread fails; all others succeed. It
-// reaches operator new, and malloc and calloc except under a sanitizer, which owns those.
+// reaches operator new, and malloc, calloc and mmap except under a sanitizer, which owns those.
 class AllocationFailure {
  public:
   explicit AllocationFailure(int64_t k);
@@ -18,7 +18,7 @@ class AllocationFailure {
   bool happened() const;
 };
 
-// Whether malloc and calloc can be made to fail in this build.
+// Whether malloc, calloc and mmap can be made to fail in this build.
 bool MallocFails();
 
 }  // namespace testing

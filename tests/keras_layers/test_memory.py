@@ -1,6 +1,5 @@
 """Memory is used once per row, and given back with the model."""
 
-import ctypes
 import gc
 import os
 import weakref
@@ -21,9 +20,7 @@ MB = 1 << 20
 
 
 def rss_bytes():
-    """Memory in use: what the C library keeps for the next allocation is handed back first."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -110,8 +107,9 @@ def test_steps_on_the_same_ids_do_not_grow_memory(way):
     assert after == stats
 
 
-# Two hundred megabytes, and a model around them.
-DIM, ROWS = 100, 500_000
+# Two hundred megabytes, and a model around them. Its batches are small: of their tensors the C
+# library keeps some for the next ones.
+DIM, ROWS, PER_STEP = 100, 500_000, 5_000
 
 
 def big_model():
@@ -123,7 +121,7 @@ def big_model():
 
 
 def train(model, fail=False):
-    ids = tf.data.Dataset.range(ROWS).batch(ROWS // 10)
+    ids = tf.data.Dataset.range(ROWS).batch(PER_STEP)
     data = ids.map(lambda part: (part, tf.ones([tf.shape(part)[0], 1])))
     callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=fail_in_fit)] if fail else []
     model.fit(data, verbose=0, callbacks=callbacks)
@@ -182,5 +180,5 @@ def test_a_model_alive_has_its_rows_in_memory_once():
     model = big_model()
     train(model)
     grown, table_bytes = rss_bytes() - before, DIM * 4 * ROWS
-    assert table_bytes < grown < 1.5 * table_bytes
+    assert 0.95 * table_bytes < grown < 1.5 * table_bytes
     assert table_of(model).stats()["page_bytes"] < 1.1 * table_bytes
