@@ -1,6 +1,8 @@
 #include "core/key_index.h"
 
 #include <algorithm>
+#include <atomic>
+#include <new>
 
 #include "core/prefetch.h"
 
@@ -11,6 +13,8 @@ constexpr uint32_t kNumSubIndexes = 256;
 
 // How many keys ahead the probes are prefetched. 8 to 32 measure alike.
 constexpr size_t kAhead = 16;
+
+constexpr size_t kFillNs = 5;  // a key
 
 // The digits of `i` mirrored: 0, 1/2, 1/4, 3/4, ... so that neighbours are far apart in phase.
 double VanDerCorput(uint32_t i) {
@@ -53,6 +57,29 @@ void KeyIndex::Find(Span<const Hash> hashes, Location* locations) const {
       Prefetch(homes[place]);
     }
   }
+}
+
+void KeyIndex::Fill(Span<const Hash> hashes, Executor* executor) {
+  // Where the hashes of each sub-index begin.
+  std::vector<size_t> begins = {0};
+  for (size_t i = 1; i <= subs_.size(); ++i) {
+    const auto* begin = std::partition_point(hashes.begin() + begins.back(), hashes.end(),
+                                             [&](Hash hash) { return NumberOf(hash) < i; });
+    begins.push_back(begin - hashes.begin());
+  }
+  std::atomic<bool> no_memory{false};
+  executor->ParallelFor(subs_.size(), kFillNs * hashes.size() / subs_.size() + 1,
+                        [&](size_t first, size_t last) {
+                          try {
+                            for (size_t i = first; i < last; ++i) {
+                              subs_[i].Fill({&hashes[begins[i]], begins[i + 1] - begins[i]},
+                                            static_cast<Location>(begins[i]));
+                            }
+                          } catch (const std::bad_alloc&) {
+                            no_memory = true;
+                          }
+                        });
+  if (no_memory) throw std::bad_alloc();
 }
 
 size_t KeyIndex::size() const {

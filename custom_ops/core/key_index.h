@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/executor.h"
 #include "core/ownership.h"
 #include "core/sub_index.h"
 
@@ -24,6 +25,10 @@ class KeyIndex {
   void Insert(Hash hash, Location location) { SubIndexOf(hash).Insert(hash, location); }
   void Assign(Hash hash, Location location) { SubIndexOf(hash).Assign(hash, location); }
   void Erase(Hash hash) { SubIndexOf(hash).Erase(hash); }
+
+  // Fills an empty index: the i-th of `hashes`, which ascend, gets location i. Throws
+  // std::bad_alloc when there is no memory; some of them are then in the index.
+  void Fill(Span<const Hash> hashes, Executor* executor);
 
   // Calls visit(hash, location) for all hashes >= `from` in hash order, until it returns false.
   template <typename Visitor>

@@ -34,7 +34,7 @@ void AdamRow(size_t dim, float step_size, float one_minus_beta_1, float one_minu
 
 class NoOptimizer : public Optimizer {
  public:
-  size_t slot_floats(size_t /*dim*/) const override { return 0; }
+  std::vector<Column> slots(size_t /*dim*/) const override { return {}; }
   void InitSlots(size_t /*dim*/, float* /*slots*/) const override {}
   void Apply(size_t /*dim*/, float /*learning_rate*/, const float* /*gradient*/,
              float* /*row*/) const override {
@@ -44,7 +44,7 @@ class NoOptimizer : public Optimizer {
 
 class Sgd : public Optimizer {
  public:
-  size_t slot_floats(size_t /*dim*/) const override { return 0; }
+  std::vector<Column> slots(size_t /*dim*/) const override { return {}; }
   void InitSlots(size_t /*dim*/, float* /*slots*/) const override {}
   void Apply(size_t dim, float learning_rate, const float* gradient, float* row) const override {
     SgdRow(dim, learning_rate, gradient, row);
@@ -56,7 +56,7 @@ class Adagrad : public Optimizer {
   Adagrad(float initial_accumulator_value, float epsilon)
       : initial_accumulator_value_(initial_accumulator_value), epsilon_(epsilon) {}
 
-  size_t slot_floats(size_t dim) const override { return dim; }
+  std::vector<Column> slots(size_t dim) const override { return {{"accumulator", dim}}; }
   void InitSlots(size_t dim, float* slots) const override {
     std::fill_n(slots, dim, initial_accumulator_value_);
   }
@@ -85,7 +85,9 @@ class Adam : public Optimizer {
     } while (std::max(power_1, power_2) > kNegligible && corrections_.size() < kMaxCorrections);
   }
 
-  size_t slot_floats(size_t dim) const override { return 2 * dim + 1; }
+  std::vector<Column> slots(size_t dim) const override {
+    return {{"m", dim}, {"v", dim}, {"updates", 1}};
+  }
   void InitSlots(size_t dim, float* slots) const override { std::fill_n(slots, 2 * dim + 1, 0.0f); }
   void Apply(size_t dim, float learning_rate, const float* gradient, float* row) const override {
     float* const m = row + dim;
@@ -110,10 +112,6 @@ class Adam : public Optimizer {
   std::vector<float> corrections_;  // [t - 1] = sqrt(1 - beta_2^t) / (1 - beta_1^t)
 };
 
-}  // namespace
-
-namespace {
-
 // Whether the arguments are those of a rule that keeps finite rows finite.
 bool AreSound(const std::string& kind, const std::vector<float>& a) {
   const auto at_least_zero = [](float x) { return x >= 0 && std::isfinite(x); };
@@ -124,6 +122,18 @@ bool AreSound(const std::string& kind, const std::vector<float>& a) {
 }
 
 }  // namespace
+
+size_t Optimizer::slot_floats(size_t dim) const {
+  size_t total = 0;
+  for (const Column& slot : slots(dim)) total += slot.floats;
+  return total;
+}
+
+std::vector<Column> ColumnsOf(size_t dim, const Optimizer& optimizer) {
+  std::vector<Column> columns = optimizer.slots(dim);
+  columns.insert(columns.begin(), {"parameter", dim});
+  return columns;
+}
 
 Status MakeOptimizer(const std::string& kind, const std::vector<float>& arguments,
                      std::unique_ptr<Optimizer>* optimizer) {

@@ -9,6 +9,12 @@
 
 namespace tfsparse {
 
+// Some of the floats that make up a row, under the name by which they are stored.
+struct Column {
+  std::string name;
+  size_t floats;
+};
+
 // What a table does with the summed gradient of a row. It knows the layout of the slots that
 // stand behind the parameters in the row; the table knows only how many floats they take.
 // Objects are immutable and may be shared by threads.
@@ -18,7 +24,9 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  virtual size_t slot_floats(size_t dim) const = 0;
+  // The slots of a row, in their order.
+  virtual std::vector<Column> slots(size_t dim) const = 0;
+  size_t slot_floats(size_t dim) const;
 
   // Gives the slots of a new row their first values.
   virtual void InitSlots(size_t dim, float* slots) const = 0;
@@ -31,10 +39,13 @@ class Optimizer {
 //   "none"     {}                                   no slots; cannot be applied
 //   "sgd"      {}                                   no slots
 //   "adagrad"  {initial_accumulator_value, epsilon} accumulator [dim]
-//   "adam"     {1 - beta_1, 1 - beta_2, epsilon}    m [dim], v [dim], t [1]: the row's updates
+//   "adam"     {1 - beta_1, 1 - beta_2, epsilon}    m [dim], v [dim], updates [1] of the row
 // Adam takes what is left to one, because in fp32 1 - 0.999f is not 0.001f.
 Status MakeOptimizer(const std::string& kind, const std::vector<float>& arguments,
                      std::unique_ptr<Optimizer>* optimizer);
+
+// What a row consists of, in its order: "parameter", and the slots of its optimizer.
+std::vector<Column> ColumnsOf(size_t dim, const Optimizer& optimizer);
 
 }  // namespace tfsparse
 

@@ -24,6 +24,9 @@ class Table;
 // Commit() tell by its count of holders, zero then. So a committed row must not be freed and
 // reserved anew while a plan lists it.
 //
+// When the rows of a table are replaced, the plans of before have lost theirs: to read or to
+// apply them fails, and to drop them does nothing.
+//
 // A plan keeps its table alive. Only Table looks inside; it may be destroyed on any thread.
 class Plan {
  public:
@@ -40,6 +43,7 @@ class Plan {
  private:
   friend class Table;
   std::shared_ptr<Table> table_;
+  uint64_t generation_ = 0;  // of the table's rows
   std::vector<Hash> hashes_;
   std::vector<uint32_t> rows_;         // [hashes_.size()]: row numbers
   std::vector<uint32_t> provisional_;  // the positions in hashes_ whose rows it holds so

@@ -1,5 +1,6 @@
 #include "core/row_pages.h"
 
+#include <algorithm>
 #include <new>
 
 #include "core/status.h"
@@ -46,6 +47,15 @@ uint32_t RowPages::Allocate() {
     pages_[end_ >> page_shift_].store(reinterpret_cast<float*>(memory), std::memory_order_release);
   }
   return end_++;
+}
+
+void RowPages::AllocateFirst(size_t n) {
+  TFSPARSE_CHECK(end_ == 0);
+  if (n > kMaxRows) throw std::bad_alloc();
+  while (end_ < n) {
+    Allocate();
+    end_ = static_cast<uint32_t>(std::min(n, (size_t{end_} | row_mask_) + 1));
+  }
 }
 
 void RowPages::Free(uint32_t row) {

@@ -2,6 +2,7 @@
 #define TFSPARSE_CORE_ROW_PAGES_H_
 
 #include <atomic>
+#include <cstddef>
 #include <vector>
 
 #include "core/location.h"
@@ -30,6 +31,9 @@ class RowPages {
   // The number of a row that is not in use; its contents are whatever was there. Throws
   // std::bad_alloc and changes nothing when memory or numbers run out.
   uint32_t Allocate();
+  // The same for `n` rows of an object that never gave one out: numbers 0 to n - 1. When memory
+  // runs out in the middle, the object is good for nothing but its destruction.
+  void AllocateFirst(size_t n);
   void Free(uint32_t row);
 
   float* row(uint32_t row) const { return page(row) + (row & row_mask_) * row_floats_; }

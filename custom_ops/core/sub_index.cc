@@ -87,14 +87,38 @@ void SubIndex::Erase(Hash hash) {
   --size_;
 }
 
+void SubIndex::Fill(Span<const Hash> hashes, Location first) {
+  TFSPARSE_CHECK(size_ == 0);
+  if (hashes.empty()) return;
+  uint32_t capacity = capacity_;
+  double ideal_capacity = ideal_capacity_;
+  while (hashes.size() > kMaxLoad * capacity) {  // as if they had been inserted one by one
+    capacity = static_cast<uint32_t>(std::ceil(ideal_capacity));
+    ideal_capacity *= kGrowth;
+  }
+  const auto for_each = [&](const auto& place) {
+    for (size_t i = 0; i < hashes.size(); ++i) {
+      if (!place(hashes[i], first + static_cast<Location>(i))) return;
+    }
+  };
+  RebuildFrom(for_each, capacity, kSlack);
+  ideal_capacity_ = ideal_capacity;
+  size_ = static_cast<uint32_t>(hashes.size());
+}
+
 void SubIndex::Rebuild(uint32_t capacity, uint32_t slack) {
+  RebuildFrom([this](const auto& place) { VisitFrom(first_, place); }, capacity, slack);
+}
+
+template <typename ForEach>
+void SubIndex::RebuildFrom(const ForEach& for_each, uint32_t capacity, uint32_t slack) {
   const uint64_t scale = ScaleFor(capacity, span_);
   for (;; slack *= 2) {
     const uint32_t num_slots = capacity + slack + 1;
     Slots rebuilt = Allocate(num_slots);
     size_t next_free = 0;
     bool fits = true;
-    VisitFrom(first_, [&](Hash hash, Location location) {
+    for_each([&](Hash hash, Location location) {
       const size_t home = HomeOf(hash, scale);
       const size_t at = home > next_free ? home : next_free;
       fits = at < num_slots - 1;

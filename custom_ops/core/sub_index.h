@@ -49,6 +49,10 @@ class SubIndex {
   // no memory to grow.
   void Insert(Hash hash, Location location);
 
+  // Fills an empty index: the i-th of `hashes`, which ascend, gets location first + i. Throws
+  // std::bad_alloc and changes nothing when there is no memory.
+  void Fill(Span<const Hash> hashes, Location first);
+
   // Changes the location of `hash`, which must be present.
   void Assign(Hash hash, Location location);
 
@@ -93,6 +97,10 @@ class SubIndex {
   Slot* Locate(Hash hash);
   // Moves everything to new slots: `capacity` homes, and `slack` slots behind them or more.
   void Rebuild(uint32_t capacity, uint32_t slack);
+  // The same with what for_each(place) hands to place(hash, location) in hash order, until that
+  // returns false. It may be called more than once.
+  template <typename ForEach>
+  void RebuildFrom(const ForEach& for_each, uint32_t capacity, uint32_t slack);
 
   Hash first_;
   uint64_t span_;           // hashes in the range, minus one

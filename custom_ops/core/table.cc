@@ -75,6 +75,7 @@ Status Table::Stage(Span<const Key> keys, Executor* executor, std::shared_ptr<Pl
     std::vector<Location>& locations = staged->rows_;
     {
       std::shared_lock<std::shared_mutex> lock(index_mutex_);
+      staged->generation_ = generation_;
       std::atomic<bool> in_shard{true};
       executor->ParallelFor(n, kProbeNs, [&](size_t begin, size_t end) {
         const Span<Hash> piece(&hashes[begin], end - begin);
@@ -93,6 +94,7 @@ Status Table::Stage(Span<const Key> keys, Executor* executor, std::shared_ptr<Pl
     staged->provisional_.reserve(unsettled.size());
     if (!unsettled.empty()) {
       std::unique_lock<std::shared_mutex> lock(index_mutex_);
+      TFSPARSE_RETURN_IF_ERROR(CheckGeneration(*staged));
       for (uint32_t position : unsettled) Reserve(position, staged.get());
     }
     *plan = std::move(staged);
@@ -160,6 +162,7 @@ void Table::Commit(Plan* plan) {
 void Table::Drop(Plan* plan) {
   if (plan->provisional_.empty()) return;
   std::unique_lock<std::shared_mutex> lock(index_mutex_);
+  if (plan->generation_ != generation_) return;
   for (uint32_t position : plan->provisional_) {
     const uint32_t row = plan->rows_[position];
     if (pages_->holders(row) == 0 || --pages_->holders(row) > 0) continue;
@@ -169,18 +172,21 @@ void Table::Drop(Plan* plan) {
   }
 }
 
-void Table::Read(const Plan& plan, Executor* executor, float* out) const {
+Status Table::Read(const Plan& plan, Executor* executor, float* out) const {
   TFSPARSE_CHECK(plan.table_.get() == this);
   std::shared_lock<std::shared_mutex> lock(rows_mutex_);
+  TFSPARSE_RETURN_IF_ERROR(CheckGeneration(plan));
   executor->ParallelFor(plan.rows_.size(), RowNs(dim()), [&](size_t begin, size_t end) {
     CopyRows(Span<const Location>(&plan.rows_[begin], end - begin), out + begin * dim());
   });
+  return Status();
 }
 
-void Table::Read(const Plan& plan, Span<const int32_t> positions, Executor* executor,
-                 float* out) const {
+Status Table::Read(const Plan& plan, Span<const int32_t> positions, Executor* executor,
+                   float* out) const {
   TFSPARSE_CHECK(plan.table_.get() == this);
   std::shared_lock<std::shared_mutex> lock(rows_mutex_);
+  TFSPARSE_RETURN_IF_ERROR(CheckGeneration(plan));
   executor->ParallelFor(positions.size(), RowNs(dim()), [&](size_t begin, size_t end) {
     Location locations[kPiece];
     for (size_t start = begin; start < end; start += kPiece) {
@@ -189,6 +195,7 @@ void Table::Read(const Plan& plan, Span<const int32_t> positions, Executor* exec
       CopyRows(Span<const Location>(locations, n), out + start * dim());
     }
   });
+  return Status();
 }
 
 void Table::CopyRows(Span<const Location> locations, float* out) const {
@@ -239,6 +246,7 @@ Status Table::Apply(float learning_rate, const float* gradients, Executor* execu
                            "': `learning_rate` must be in [0, 1e12]. Received: " +
                            std::to_string(learning_rate) + ".");
   }
+  TFSPARSE_RETURN_IF_ERROR(CheckGeneration(*plan));
   const size_t n = plan->rows_.size();
   const size_t row_bytes = pages_->row_floats() * sizeof(float);
   executor->ParallelFor(n, RowNs(2 * pages_->row_floats()), [&](size_t begin, size_t end) {
@@ -270,6 +278,39 @@ void Table::Scan(Hash from, const Visitor& visit) const {
   });
 }
 
+std::vector<Column> Table::columns() const {
+  std::shared_lock<std::shared_mutex> lock(rows_mutex_);
+  return ColumnsOf(dim(), *optimizer_);
+}
+
+std::pair<std::string, std::vector<float>> Table::optimizer() const {
+  std::shared_lock<std::shared_mutex> lock(rows_mutex_);
+  return {optimizer_kind_, optimizer_arguments_};
+}
+
+std::vector<int64_t> Table::CountByBucket() const {
+  std::shared_lock<std::shared_mutex> lock(index_mutex_);
+  const BucketRange& buckets = index_.buckets();
+  std::vector<int64_t> counts(buckets.size());
+  index_.VisitFrom(0, [&](Hash hash, Location location) {
+    if (!IsProvisional(location)) ++counts[BucketOf(hash) - buckets.first];
+    return true;
+  });
+  return counts;
+}
+
+void Table::WithRows(BucketRange buckets, const RowsWork& work) const {
+  std::shared_lock<std::shared_mutex> rows_lock(rows_mutex_);
+  std::shared_lock<std::shared_mutex> lock(index_mutex_);
+  std::vector<StillRow> rows;
+  index_.VisitFrom(Hash{buckets.first} << 48, [&](Hash hash, Location location) {
+    if (!buckets.Contains(hash)) return false;
+    if (!IsProvisional(location)) rows.push_back({hash, pages_->row(location)});
+    return true;
+  });
+  work(rows, ColumnsOf(dim(), *optimizer_));
+}
+
 TableStats Table::Stats() const {
   std::shared_lock<std::shared_mutex> rows_lock(rows_mutex_);
   std::shared_lock<std::shared_mutex> lock(index_mutex_);
@@ -285,11 +326,7 @@ TableStats Table::Stats() const {
 Status Table::Bind(const std::string& kind, const std::vector<float>& arguments) {
   std::unique_lock<std::shared_mutex> rows_lock(rows_mutex_);
   if (kind == optimizer_kind_ && arguments == optimizer_arguments_) return Status();
-  if (optimizer_kind_ != "none") {
-    return FailedPrecondition("Table '" + options_.name + "': its rows carry the slots of \"" +
-                              optimizer_kind_ + "\" and cannot change to \"" + kind +
-                              "\", or to other arguments of it.");
-  }
+  TFSPARSE_RETURN_IF_ERROR(CheckOptimizer(kind, arguments));
   std::unique_lock<std::shared_mutex> lock(index_mutex_);
   try {
     std::unique_ptr<Optimizer> optimizer;
@@ -314,6 +351,38 @@ Status Table::Bind(const std::string& kind, const std::vector<float>& arguments)
     return OutOfMemory();
   }
   return Status();
+}
+
+Status Table::Replace(std::unique_ptr<RowLoader> loaded) {
+  TFSPARSE_CHECK(loaded->dim_ == dim() && loaded->index_.size() == loaded->num_rows());
+  {
+    std::unique_lock<std::shared_mutex> rows_lock(rows_mutex_);
+    TFSPARSE_RETURN_IF_ERROR(CheckOptimizer(loaded->optimizer_kind_, loaded->optimizer_arguments_));
+    std::unique_lock<std::shared_mutex> lock(index_mutex_);
+    std::swap(pages_, loaded->pages_);
+    std::swap(index_, loaded->index_);
+    std::swap(optimizer_, loaded->optimizer_);
+    std::swap(optimizer_kind_, loaded->optimizer_kind_);
+    std::swap(optimizer_arguments_, loaded->optimizer_arguments_);
+    num_provisional_ = 0;
+    ++generation_;
+  }
+  return Status();  // the old rows go with `loaded`, after the locks
+}
+
+Status Table::CheckOptimizer(const std::string& kind, const std::vector<float>& arguments) const {
+  if (optimizer_kind_ == "none") return Status();
+  if (kind == optimizer_kind_ && arguments == optimizer_arguments_) return Status();
+  return FailedPrecondition("Table '" + options_.name + "': its rows carry the slots of \"" +
+                            optimizer_kind_ + "\" and cannot change to \"" + kind +
+                            "\", or to other arguments of it.");
+}
+
+Status Table::CheckGeneration(const Plan& plan) const {
+  if (plan.generation_ == generation_) return Status();
+  return FailedPrecondition("Table '" + options_.name +
+                            "': its rows were replaced since this step looked them up; look them "
+                            "up again.");
 }
 
 Status Table::ForeignKeys() const {

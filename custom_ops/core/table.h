@@ -5,6 +5,7 @@
 #include <memory>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/executor.h"
@@ -12,6 +13,7 @@
 #include "core/key_index.h"
 #include "core/optimizer.h"
 #include "core/plan.h"
+#include "core/row_loader.h"
 #include "core/row_pages.h"
 #include "core/status.h"
 
@@ -43,8 +45,8 @@ struct TableStats {
 //
 // The state of a table is defined by the applied steps alone. Calls have a phase:
 //   stage  Stage()                    reserves rows, changes nothing that others can see
-//   apply  Apply(), Bind()            the only calls that change the state
-//   read   Read(), Lookup(), size(), Scan(), Stats()
+//   apply  Apply(), Bind(), Replace() the only calls that change the state
+//   read   all others
 // One call of each changing phase at a time; a stager, an applier and any number of readers may
 // run together. Keys passed to one Stage() call must be distinct and belong to this shard.
 //
@@ -60,10 +62,11 @@ class Table : public std::enable_shared_from_this<Table> {
   Status Stage(Span<const Key> keys, Executor* executor, std::shared_ptr<Plan>* plan);
 
   // Read. Copies the parameters of the plan's rows to out [keys, dim].
-  void Read(const Plan& plan, Executor* executor, float* out) const;
+  Status Read(const Plan& plan, Executor* executor, float* out) const;
 
   // Read. The same for keys that repeat: out[i] = the row of the plan's key positions[i].
-  void Read(const Plan& plan, Span<const int32_t> positions, Executor* executor, float* out) const;
+  Status Read(const Plan& plan, Span<const int32_t> positions, Executor* executor,
+              float* out) const;
 
   // Apply. Updates each row of the plan by its gradient, gradients [keys, dim], and commits the
   // plan. A table without an optimizer refuses, and so does any for a rate outside of [0, 1e12].
@@ -82,6 +85,22 @@ class Table : public std::enable_shared_from_this<Table> {
   using Visitor = std::function<bool(Hash hash, Span<const float> row)>;
   void Scan(Hash from, const Visitor& visit) const;
 
+  // Read. What a row consists of, in its order; and the optimizer as it was bound, or "none".
+  std::vector<Column> columns() const;
+  std::pair<std::string, std::vector<float>> optimizer() const;
+
+  // Read. How many committed rows each bucket of the shard has.
+  std::vector<int64_t> CountByBucket() const;
+
+  // Read. Calls work(rows) with the committed rows of some buckets of the shard in the order of
+  // their hashes; nothing changes them meanwhile. `work` must not call the table.
+  struct StillRow {
+    Hash hash;
+    const float* floats;  // [row_floats()]
+  };
+  using RowsWork = std::function<void(Span<const StillRow> rows, const std::vector<Column>&)>;
+  void WithRows(BucketRange buckets, const RowsWork& work) const;
+
   // Read.
   TableStats Stats() const;
 
@@ -89,12 +108,18 @@ class Table : public std::enable_shared_from_this<Table> {
   // with equal arguments does nothing, with others it fails.
   Status Bind(const std::string& optimizer, const std::vector<float>& arguments);
 
+  // Apply. Replaces all rows, and the optimizer, by what was loaded; provisional rows and the
+  // plans that hold them are void. Fails, and changes nothing, if the table has another
+  // optimizer than the loaded rows.
+  Status Replace(std::unique_ptr<RowLoader> loaded);
+
   const TableOptions& options() const { return options_; }
   size_t dim() const { return options_.dim; }
   size_t row_floats() const;  // read
 
  private:
   friend class Plan;
+  friend class RowLoader;
 
   explicit Table(const TableOptions& options);
 
@@ -106,6 +131,8 @@ class Table : public std::enable_shared_from_this<Table> {
   void Commit(Plan* plan);
   void Drop(Plan* plan);
 
+  Status CheckOptimizer(const std::string& kind, const std::vector<float>& arguments) const;
+  Status CheckGeneration(const Plan& plan) const;
   void CopyRows(Span<const Location> locations, float* out) const;
   Status ForeignKeys() const;
   Status OutOfMemory() const;
@@ -123,6 +150,7 @@ class Table : public std::enable_shared_from_this<Table> {
   mutable std::shared_mutex index_mutex_;  // the index, and which rows exist
   KeyIndex index_;
   size_t num_provisional_ = 0;
+  uint64_t generation_ = 0;  // grows when all rows are replaced; changed with both mutexes held
 };
 
 }  // namespace tfsparse

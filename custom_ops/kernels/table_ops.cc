@@ -119,11 +119,9 @@ class ReadPlanOp : public Kernel {
     float* rows;
     const size_t num_keys = distinct ? staged.plan->hashes().size() : staged.positions.size();
     OP_REQUIRES_OK(ctx, AllocateRows(ctx, 0, num_keys, table->table()->dim(), &rows));
-    if (distinct) {
-      table->table()->Read(*staged.plan, &executor, rows);
-    } else {
-      table->table()->Read(*staged.plan, staged.positions, &executor, rows);
-    }
+    OP_REQUIRES_OK(ctx, ToTensorFlow(distinct ? table->table()->Read(*staged.plan, &executor, rows)
+                                              : table->table()->Read(*staged.plan, staged.positions,
+                                                                     &executor, rows)));
   }
 };
 

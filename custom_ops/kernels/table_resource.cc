@@ -36,6 +36,12 @@ std::shared_ptr<Plan> TableResource::TakePlan(Span<const Key> keys) {
   return nullptr;
 }
 
+void TableResource::DropPlans() {
+  std::deque<std::shared_ptr<Plan>> dropped;  // are undone outside the lock
+  std::lock_guard<std::mutex> lock(plans_mutex_);
+  plans_.swap(dropped);
+}
+
 tensorflow::Status GetTable(tensorflow::OpKernelContext* ctx,
                             tensorflow::core::RefCountPtr<TableResource>* table) {
   return tensorflow::LookupResource(ctx, tensorflow::HandleFromInput(ctx, 0), table);

@@ -45,6 +45,9 @@ class TableResource : public tensorflow::ResourceBase {
   // null. The newest wins.
   std::shared_ptr<Plan> TakePlan(Span<const Key> keys);
 
+  // Forgets all kept plans.
+  void DropPlans();
+
   // Runs work(grouper) with the shared scratch memory; one at a time.
   template <typename Work>
   void WithGrouper(const Work& work) {

@@ -67,6 +67,33 @@ void ExpectBehavesAsMap(SubIndex* index, size_t num_operations, const Draw& draw
   }
 }
 
+TEST(SubIndex, FilledEqualsInserted) {
+  // From 50 on hashes that are neighbours, which no number of homes sets apart.
+  for (size_t n : {0, 1, 13, 14, 1000, 20000}) {
+    for (const Hash stride : {Hash{1}, kAllOnes / (n + 2)}) {
+      SubIndex filled(0, kAllOnes, 0.5), inserted(0, kAllOnes, 0.5);
+      std::vector<Hash> hashes;
+      for (size_t i = 0; i < std::min<size_t>(n, stride == 1 ? 300 : n); ++i) {
+        hashes.push_back(50 + i * stride);
+      }
+      filled.Fill(hashes, 7);
+      Reference reference;
+      for (size_t i = 0; i < hashes.size(); ++i) {
+        inserted.Insert(hashes[i], 7 + i);
+        reference[hashes[i]] = 7 + i;
+      }
+      ExpectSame(filled, reference);
+      EXPECT_EQ(filled.bytes(), inserted.bytes());
+      if (hashes.empty()) continue;
+      filled.Insert(3, 1);
+      reference[3] = 1;
+      filled.Erase(hashes.back());
+      reference.erase(hashes.back());
+      ExpectSame(filled, reference);
+    }
+  }
+}
+
 TEST(SubIndex, EmptyFindsNothingAndCostsNothing) {
   const SubIndex index(0, kAllOnes, 0);
   for (Hash hash : {Hash{0}, Hash{12345}, kAllOnes}) EXPECT_EQ(index.Find(hash), kNowhere);

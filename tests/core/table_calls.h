@@ -48,7 +48,7 @@ inline void Apply(Table* table, Plan* plan, float learning_rate, const Floats& g
 inline Floats Read(const Table& table, const Plan& plan) {
   SerialExecutor executor;
   Floats out(plan.hashes().size() * table.dim());
-  table.Read(plan, &executor, out.data());
+  EXPECT_OK(table.Read(plan, &executor, out.data()));
   return out;
 }
 

@@ -149,7 +149,7 @@ class Pair {
       repeated.push_back(staged.keys[positions.back()]);
     }
     Floats out(50 * table_->dim());
-    table_->Read(*staged.plan, positions, &executor_, out.data());
+    EXPECT_OK(table_->Read(*staged.plan, positions, &executor_, out.data()));
     EXPECT_EQ(out, reference_.ReadOrNew(repeated));
   }
 

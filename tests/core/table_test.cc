@@ -224,7 +224,7 @@ TEST(Table, ReadByPositionsRepeatsRows) {
   for (size_t num_threads : {1, 3}) {
     ThreadedExecutor executor(num_threads);
     Floats out(2000, -7.0f);
-    table->Read(*plan, positions, &executor, out.data());
+    EXPECT_OK(table->Read(*plan, positions, &executor, out.data()));
     EXPECT_EQ(out, wanted);
   }
 }
@@ -255,7 +255,7 @@ TEST(Table, ThreadsOfTheExecutorChangeNothing) {
       Executor* executor = t == 0 ? static_cast<Executor*>(&serial) : &threaded;
       PlanPointer plan;
       EXPECT_OK(table->Stage(keys, executor, &plan));
-      table->Read(*plan, executor, reads[t].data());
+      EXPECT_OK(table->Read(*plan, executor, reads[t].data()));
       EXPECT_OK(table->Apply(0.1f, gradients.data(), executor, plan.get()));
     }
     EXPECT_EQ(reads[0], reads[1]);

@@ -114,7 +114,7 @@ void ApplyAll(Table* table, const std::vector<Batch>& batches, PlanQueue* queue,
   Floats read(64 * kDim);
   for (const Batch& batch : batches) {
     const PlanPointer plan = queue->Pop();
-    table->Read(*plan, &executor, read.data());
+    faults->Check(table->Read(*plan, &executor, read.data()).ok(), "Read failed");
     faults->Check(read == reference->ReadOrNew(batch.keys), "a plan read something stale");
     if (!batch.applied) continue;
     const Status status = table->Apply(0.1f, batch.gradients.data(), &executor, plan.get());
