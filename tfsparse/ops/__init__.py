@@ -203,3 +203,93 @@ def scan(table, start, max_rows):
 def stats(table):
     """Of this rank, int64 `[5]`: rows, provisional rows, bytes of a row, index, pages."""
     return _lib.tfsparse_stats(table)
+
+
+def describe(table):
+    """What a row consists of.
+
+    Returns:
+        The optimizer as it was bound, or `"none"`; its arguments `[float]`; and the columns of a
+        row, `{name: floats}`, in their order: `"parameter"`, then the slots.
+    """
+    optimizer, arguments, columns, floats = _lib.tfsparse_describe(table)
+    names = [name.decode() for name in columns.numpy()]
+    return optimizer.numpy().decode(), arguments.numpy().tolist(), dict(zip(names, floats.numpy()))
+
+
+def count_by_bucket(table):
+    """The rows in each bucket of this rank, int64 `[buckets]`."""
+    return _lib.tfsparse_count_by_bucket(table)
+
+
+def write_rows(table, path, prefix, buckets, num_rows):
+    """Writes a new file: bytes of the caller, the keys of some buckets, each column of their rows.
+
+    Args:
+        table: handle.
+        path: of the file.
+        prefix: bytes that the file begins with.
+        buckets: `(first, last)`, those in [first, last) of this rank.
+        num_rows: rows of these buckets.
+
+    Returns:
+        int64 `[2 + columns]`: the CRC-32C of the prefix, the keys and each column.
+
+    Raises:
+        tf.errors.FailedPreconditionError: the buckets have another number of rows by now.
+    """
+    return _lib.tfsparse_write_rows(table, path, prefix, *buckets, num_rows)
+
+
+def checksum(path, begin, end):
+    """The CRC-32C of the bytes [begin, end) of a file, int64 scalar."""
+    return _lib.tfsparse_checksum(path, begin, end)
+
+
+def row_loader(table, num_rows, optimizer, arguments):
+    """Makes room beside the table for rows that will replace those of the table.
+
+    Args:
+        table: handle.
+        num_rows: to be loaded, of this rank.
+        optimizer: what the table will then have, as in `bind`; `"none"` for none.
+        arguments: of the optimizer.
+
+    Returns:
+        The loader, a scalar variant.
+    """
+    return _lib.tfsparse_row_loader(table, num_rows, optimizer=optimizer, arguments=arguments)
+
+
+def read_rows(loader, path, num_rows, rows, first, columns):
+    """Takes rows from a file of `write_rows`, all of which is checked against its checksums.
+
+    Args:
+        loader: from `row_loader`.
+        path: of the file.
+        num_rows: of the file.
+        rows: `(begin, end)`; the rows [begin, end) of the file are taken.
+        first: the number in the loader of the first of them.
+        columns: `{name: (offset in the file, CRC-32C)}` of `"keys"`, and of the columns to be
+            read. Slots of which none is read begin as those of new rows.
+
+    Raises:
+        tf.errors.DataLossError: a checksum is another one.
+    """
+    offsets, checksums = zip(columns["keys"], *(c for name, c in columns.items() if name != "keys"))
+    names = [name for name in columns if name != "keys"]
+    _lib.tfsparse_read_rows(loader, path, num_rows, *rows, first, offsets, checksums, columns=names)
+
+
+def finish_loader(loader):
+    """Builds the index of what was loaded.
+
+    Raises:
+        tf.errors.InvalidArgumentError: keys are not of this rank, repeat, or are out of order.
+    """
+    _lib.tfsparse_finish_loader(loader)
+
+
+def replace_rows(table, loader):
+    """Puts what was loaded in the place of all rows and of the optimizer; plans become void."""
+    _lib.tfsparse_replace_rows(table, loader)
