@@ -111,6 +111,7 @@ setup(
         "test": [
             "pytest>=8,<10",  # pytest 9 has left Python 3.9
             "ruff==0.17.6",  # formatting differs from release to release
+            "safetensors>=0.4,<1",  # reads what we write, as any tool could
             "clang-format==23.1.5",  # as above
         ],
     },

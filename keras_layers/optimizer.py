@@ -193,6 +193,11 @@ class _TrainsTables:
                 gradients.apply_rows(slices, table, table.optimizer.learning_rate if own else rate)
         return result
 
+    @property
+    def table_rule(self):
+        """What "auto" tables follow, one of `tfs.optimizers`; None if they cannot."""
+        return None if isinstance(self._rule, Exception) else self._rule
+
     def _bind(self, table):
         if table.optimizer != "auto":
             return

@@ -6,6 +6,8 @@ checkpoints, each way of saving fails with one message instead of dropping them.
 
 import tensorflow as tf
 
+from tfsparse.embedding.protocol import are_rows_kept_elsewhere
+
 _MESSAGE = (
     "The rows of table '{name}' are not part of Keras's and TensorFlow's save formats yet, and "
     "saving the model without them would lose what was trained. tfs.export(model, dir) writes a "
@@ -34,10 +36,13 @@ class UnsavedRows(tf.saved_model.experimental.TrackableResource):
         return self._shard.handle
 
     def _serialize_to_tensors(self):
+        if are_rows_kept_elsewhere():
+            return {}
         refuse(self._shard.name)
 
     def _restore_from_tensors(self, restored_tensors):
-        refuse(self._shard.name)
+        if not are_rows_kept_elsewhere():
+            refuse(self._shard.name)
 
 
 class RowsPlaceholder:

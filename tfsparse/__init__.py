@@ -10,6 +10,7 @@ model.compile(tfs.DistributedOptimizer(tf.keras.optimizers.Adam(1e-3)), "mse")
 ```
 """
 
+from tfsparse.checkpoint import restore, save
 from tfsparse.embedding import initializers, optimizers
 from tfsparse.embedding.config import Table
 from tfsparse.export import export
@@ -30,6 +31,8 @@ __all__ = [
     "local_rank",
     "optimizers",
     "rank",
+    "restore",
+    "save",
     "shard",
     "shutdown",
     "size",

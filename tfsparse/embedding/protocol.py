@@ -6,9 +6,12 @@ so reads the trained shard, or whatever a `serving` block has put in its place.
 
 import contextlib
 
+import tensorflow as tf
+
 from tfsparse.embedding.table import shard_of
 
 _serving = []
+_rows_kept_elsewhere = 0
 
 
 class TableReader:
@@ -23,9 +26,53 @@ def tables_of(model):
     return list(dict.fromkeys(reader.table_config for reader in readers))
 
 
+def built_tables_of(model):
+    """`tables_of`, each with a shard.
+
+    Raises:
+        TypeError: `model` is not a Keras model.
+        ValueError: the layers of a table have never been called. Its shard, made now by one rank
+            for itself, would be missing on the others.
+    """
+    if not isinstance(model, tf.keras.Model):
+        raise TypeError(f"`model` must be a tf.keras.Model. Received: {model!r}.")
+    tables = tables_of(model)
+    missing = [table.name for table in tables if table.shard is None]
+    if missing:
+        raise ValueError(
+            f"Tables {missing} of model '{model.name}' have no rows: their layers have never been "
+            "called. Call the model, or fit it, before."
+        )
+    return tables
+
+
+def table_rule(table, model):
+    """The `(rule, arguments)` that a table gets by the model's first step; None without one."""
+    optimizer = getattr(model, "optimizer", None)
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    rule = getattr(optimizer, "table_rule", None) if table.optimizer == "auto" else table.optimizer
+    return None if rule is None else rule.rule()
+
+
 def source_of(table):
     """What has `gather` for a table, as `ShardedTable` does: its shard, or a stand-in."""
     return _serving[-1][table] if _serving else shard_of(table)
+
+
+@contextlib.contextmanager
+def rows_kept_elsewhere():
+    """Within the block TensorFlow's checkpoints leave rows out: the caller sees to them."""
+    global _rows_kept_elsewhere
+    _rows_kept_elsewhere += 1
+    try:
+        yield
+    finally:
+        _rows_kept_elsewhere -= 1
+
+
+def are_rows_kept_elsewhere():
+    """Whether a `rows_kept_elsewhere` block is open."""
+    return _rows_kept_elsewhere > 0
 
 
 @contextlib.contextmanager

@@ -6,22 +6,6 @@ import shutil
 import uuid
 
 from tfsparse import runtime
-from tfsparse.export.streaming import sync
-
-
-@contextlib.contextmanager
-def together(step):
-    """Runs the block on every rank; if it fails on one, it fails on all.
-
-    Args:
-        step: names the block, the same on all ranks. There is no collective in it.
-    """
-    error = None
-    try:
-        yield
-    except Exception as caught:
-        error = caught
-    runtime.agree(error, f"export.{step}")
 
 
 @contextlib.contextmanager
@@ -45,7 +29,7 @@ def written_aside(target):
     aside = os.path.join(folder, f".{name}.tmp-{proposals[0][1]}")
     missing = []
     try:
-        with together("begin"):
+        with runtime.together("export.begin"):
             if any(theirs != target for theirs, _ in proposals):
                 raise ValueError(f"All ranks must export to one directory. Got: {proposals}")
             if os.path.lexists(target):
@@ -57,18 +41,18 @@ def written_aside(target):
                 missing = _missing_folders(folder)
                 os.makedirs(folder, exist_ok=True)
                 os.mkdir(aside)
-        with together("seen"):
+        with runtime.together("export.seen"):
             if not os.path.isdir(aside):
                 raise FileNotFoundError(
                     f"Rank {runtime.rank()} does not see '{aside}', which rank 0 has made. "
                     "`directory` must be on a file system that all ranks share."
                 )
         yield aside
-        with together("end"):
+        with runtime.together("export.end"):
             if runtime.rank() == 0:
                 _sync_all(aside)
                 os.rename(aside, target)
-                sync(folder)
+                runtime.sync(folder)
     except BaseException:
         if runtime.rank() == 0:
             shutil.rmtree(aside, ignore_errors=True)
@@ -90,5 +74,5 @@ def _missing_folders(folder):
 def _sync_all(folder):
     for path, _, files in os.walk(folder):
         for file in files:
-            sync(os.path.join(path, file))
-        sync(path)
+            runtime.sync(os.path.join(path, file))
+        runtime.sync(path)

@@ -6,9 +6,9 @@ import os
 import tensorflow as tf
 
 from tfsparse import runtime
-from tfsparse.embedding.protocol import serving, tables_of
+from tfsparse.embedding.protocol import built_tables_of, serving
 from tfsparse.export import signature
-from tfsparse.export.aside import together, written_aside
+from tfsparse.export.aside import written_aside
 from tfsparse.export.serving_table import ServingTable, checkpoint_names
 from tfsparse.export.streaming import SliceWriter, merge, rewrite, stream_table
 
@@ -58,44 +58,22 @@ def export(model, directory, version=None):
         score(user=tf.constant([3, 4]), item=tf.constant([10, 11]))["score"]
         ```
     """
-    with together("check"):
+    with runtime.together("export.check"):
         path = _path(directory, version)
-        inputs = _inputs_of(model)
-        tables = tables_of(model)
-        _check_built(model, tables)
+        tables = built_tables_of(model)
+        inputs = signature.inputs_of(model)
     with written_aside(os.path.abspath(path)) as folder:
         _write(model, inputs, tables, folder)
     return path
 
 
 def _path(directory, version):
-    directory = os.fspath(directory)
-    if "://" in directory:
-        raise ValueError(
-            "`directory` must be on a mounted file system, because an export is renamed into "
-            f"place when it is complete. Received: {directory!r}."
-        )
+    runtime.mounted_path(directory)  # or it raises
     if version is None:
-        return directory
+        return os.fspath(directory)
     if isinstance(version, bool) or operator.index(version) < 0:
         raise ValueError(f"`version` must be an int of at least 0. Received: {version!r}.")
-    return os.path.join(directory, str(operator.index(version)))
-
-
-def _inputs_of(model):
-    if not isinstance(model, tf.keras.Model):
-        raise TypeError(f"`model` must be a tf.keras.Model. Received: {model!r}.")
-    return signature.inputs_of(model)
-
-
-def _check_built(model, tables):
-    # A shard that was first made while rank 0 traces would be missing on the other ranks.
-    missing = [table.name for table in tables if table.shard is None]
-    if missing:
-        raise ValueError(
-            f"Tables {missing} of model '{model.name}' have no rows: their layers have never been "
-            "called. Call the model, or fit it, before exporting it."
-        )
+    return os.path.join(os.fspath(directory), str(operator.index(version)))
 
 
 def _write(model, inputs, tables, folder):
@@ -106,7 +84,7 @@ def _write(model, inputs, tables, folder):
     parts = os.path.join(folder, "parts")
     checkpoint = os.path.join(folder, "variables", "variables")
     writer = SliceWriter(os.path.join(parts, f"rank-{rank}"))
-    with together("stream"):
+    with runtime.together("export.stream"):
         if any(len(rows) != len(tables) for rows in rows_of_ranks):
             raise ValueError("The ranks' models have different numbers of tables.")
         if rank == 0:
@@ -118,7 +96,7 @@ def _write(model, inputs, tables, folder):
             stream_table(number, table, [rows[number] for rows in rows_of_ranks], writer)
         writer.flush()
     prefixes = runtime.allgather_object(writer.prefixes, "export.prefixes")
-    with together("merge"):
+    with runtime.together("export.merge"):
         if rank == 0:
             merge([prefix for of_rank in prefixes for prefix in of_rank], checkpoint)
             os.rmdir(parts)

@@ -81,7 +81,7 @@ class SliceWriter:
         )
         self.prefixes.append(prefix)
         for suffix in (".index", ".data-00000-of-00001"):
-            sync(prefix + suffix)
+            runtime.sync(prefix + suffix)
 
 
 class _Slice:
@@ -111,15 +111,6 @@ class _Slice:
 
 def _bytes(tensor):
     return tensor.dtype.size * tensor.shape.num_elements()
-
-
-def sync(path):
-    """Waits until a file or directory is on the disk. To be called where it was written."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def stream_table(number, table, rows_of_ranks, writer):

@@ -1,5 +1,6 @@
 """Ranks, and what they say to each other."""
 
+from tfsparse.runtime.files import mounted_path, sync, together
 from tfsparse.runtime.names import unique_name
 from tfsparse.runtime.ranks import (
     agree,
@@ -9,6 +10,7 @@ from tfsparse.runtime.ranks import (
     broadcast,
     init,
     local_rank,
+    local_size,
     rank,
     require_same,
     shutdown,
@@ -24,10 +26,14 @@ __all__ = [
     "broadcast",
     "init",
     "local_rank",
+    "local_size",
+    "mounted_path",
     "rank",
     "require_same",
     "shutdown",
     "size",
+    "sync",
+    "together",
     "told",
     "unique_name",
 ]

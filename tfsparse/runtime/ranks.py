@@ -113,6 +113,12 @@ def local_rank():
     return world.local_rank() if world else 0
 
 
+def local_size():
+    """The number of processes of the job on this host."""
+    world = _world()
+    return world.local_size() if world else 1
+
+
 def allreduce_sum(tensor, name):
     """The sum of `tensor` over all ranks."""
     if size() == 1:

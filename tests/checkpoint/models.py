@@ -1,0 +1,84 @@
+"""A model with two tables, its batches, and all that a checkpoint must bring back."""
+
+import numpy as np
+import tensorflow as tf
+
+import tfsparse as tfs
+from tests.keras_layers.models import OPTIMIZERS, all_rows
+from tfsparse.keras_layers import DynamicEmbedding
+
+RATES = {"SGD": 0.5, "Adagrad": 0.1, "Adam": 0.01}
+SAMPLES = 48
+
+
+def optimizer_of(name):
+    """A Keras optimizer by a name such as `"Adam"` or `"legacy.SGD"`."""
+    generation, _, rule = name.rpartition(".")
+    return getattr(OPTIMIZERS[generation or "new"], rule)(RATES[rule])
+
+
+def make_model(optimizer="Adam", dims=(8, 4), **table_options):
+    """Users, and the items of a history; weights and rows always begin alike."""
+    tf.keras.utils.set_random_seed(1)
+    user = tf.keras.Input((), dtype=tf.int64)
+    history = tf.keras.Input((None,), dtype=tf.int64, ragged=True)
+    parts = [
+        DynamicEmbedding(dims[0], name="users", **table_options)(user),
+        DynamicEmbedding(dims[1], combiner="mean", name="items")(history),
+    ]
+    hidden = tf.keras.layers.Dense(6, "relu", name="hidden")(tf.keras.layers.Concatenate()(parts))
+    model = tf.keras.Model([user, history], tf.keras.layers.Dense(1, name="score")(hidden))
+    if optimizer is not None:
+        model.compile(tfs.DistributedOptimizer(optimizer_of(optimizer)), "mse")
+    return model
+
+
+def batch(number, rows=slice(None)):
+    """Batch `number`, or some rows of it: `((user, history), label)`."""
+    rng = np.random.default_rng(number)
+    users = rng.integers(-(1 << 63), 1 << 63, 200)[rng.integers(0, 200, SAMPLES)]
+    # The rng is of the batch, so half of the ids are of this batch alone.
+    users[::2] = rng.integers(0, 300, SAMPLES // 2)
+    lengths = rng.integers(0, 5, SAMPLES)
+    history = np.split(rng.integers(0, 2000, lengths.sum()), np.cumsum(lengths)[:-1])
+    label = rng.random((SAMPLES, 1)).astype(np.float32)
+    taken = np.arange(SAMPLES)[rows]
+    history = tf.ragged.constant([history[i] for i in taken], tf.int64, 1)
+    return (tf.constant(users[taken]), history), label[taken]
+
+
+def train(model, steps, rows=slice(None)):
+    """Trains on batches of the numbers `steps`; returns the losses."""
+    return [model.train_on_batch(*batch(step, rows)) for step in steps]
+
+
+def tables_of(model):
+    return {name: model.get_layer(name).table for name in ("users", "items")}
+
+
+def state_of(model):
+    """Everything: rows with slots by table and key, weights and the optimizer's variables."""
+    variables = [] if model.optimizer is None else model.optimizer.variables
+    variables = variables() if callable(variables) else variables
+    return {
+        "rows": {name: all_rows(table) for name, table in tables_of(model).items()},
+        "weights": [w.numpy() for w in model.layers[-1].weights + model.layers[-2].weights],
+        "optimizer": [v.numpy() for v in sorted(variables, key=_place)],
+    }
+
+
+def assert_same(got, wanted, atol=0.0):
+    """Asserts that two states are equal, to the bit unless a tolerance is given."""
+    for name, rows in wanted["rows"].items():
+        assert sorted(got["rows"][name]) == sorted(rows)
+        for key, row in rows.items():
+            np.testing.assert_allclose(got["rows"][name][key], row, rtol=0, atol=atol)
+    for part in ("weights", "optimizer"):
+        assert len(got[part]) == len(wanted[part])
+        for a, b in zip(got[part], wanted[part]):
+            np.testing.assert_allclose(a, b, rtol=0, atol=atol)
+
+
+def _place(variable):
+    """The name of an optimizer's variable; that of the optimizer may stand before it."""
+    return variable.name.split("/")[-3:]

@@ -1,0 +1,134 @@
+"""What is not in tables: weights, optimizer and metrics, as a TensorFlow checkpoint."""
+
+import os
+
+import tensorflow as tf
+
+from tfsparse import ops, runtime
+from tfsparse.checkpoint.manifest import CheckpointError
+from tfsparse.embedding.protocol import rows_kept_elsewhere
+
+PREFIX = "dense"
+
+
+def write(model, path, folder):
+    """Writes the checkpoint into `path/folder`; returns what the manifest says of its files."""
+    parts = {"model": _without_optimizer(model), "metrics": _metrics_of(model)}
+    if _optimizer_of(model) is not None:
+        parts["optimizer"] = _optimizer_of(model)
+    with rows_kept_elsewhere():
+        tf.train.Checkpoint(**parts).write(os.path.join(path, folder, PREFIX))
+    files = []
+    for name in sorted(os.listdir(os.path.join(path, folder))):
+        if not name.startswith(PREFIX + "."):
+            continue
+        full = os.path.join(path, folder, name)
+        runtime.sync(full)
+        size = os.path.getsize(full)
+        crc = int(ops.checksum(full, 0, size))
+        files.append({"file": f"{folder}/{name}", "bytes": size, "crc32c": crc})
+    return files
+
+
+def read(model, path, content, partial):
+    """Gives the variables of a model their values of a checkpoint.
+
+    If it raises, all variables have the values that they had.
+
+    Args:
+        model: the model.
+        path: of the checkpoint.
+        content: its manifest.
+        partial: whether variables that the checkpoint does not have keep their values, and those
+            of another optimizer too.
+
+    Raises:
+        CheckpointError: the checkpoint is of another model.
+    """
+    then, now = content["optimizer"], describe_optimizer(model)
+    with_optimizer = then is not None and now is not None
+    if with_optimizer and then != now:
+        if not partial:
+            raise CheckpointError(
+                f"'{path}' was saved with the optimizer {then}, and the model has {now}. "
+                "`partial=True` leaves the optimizer as it is."
+            )
+        with_optimizer = False
+    prefix = os.path.join(path, content["folder"], PREFIX)
+    variables = _variables_of(model)
+    kept = [tf.identity(variable) for variable in variables]
+    try:
+        with rows_kept_elsewhere():
+            parts = {"model": _without_optimizer(model)}
+            if with_optimizer:  # in one graph: the slots of legacy ones hang on the variables
+                parts["optimizer"] = _optimizer_of(model)
+            _read(prefix, partial, **parts)
+            # Metrics may be others: they are not what was trained.
+            _read(prefix, True, metrics=_metrics_of(model))
+    except Exception as error:
+        for variable, value in zip(variables, kept):
+            variable.assign(value)
+        raise CheckpointError(
+            f"'{path}' is of another model: {error} `partial=True` restores what both have."
+        ) from error
+
+
+def _read(prefix, partial, **parts):
+    status = tf.train.Checkpoint(**parts).read(prefix)
+    if not partial:
+        status.assert_existing_objects_matched()
+    status.expect_partial()
+
+
+def step_of(model):
+    """How many steps were applied; None if the model has no optimizer."""
+    optimizer = _optimizer_of(model)
+    return None if optimizer is None else int(optimizer.iterations)
+
+
+def describe_optimizer(model):
+    """A text that is the same for optimizers whose variables mean the same; None without one.
+
+    Its variables are made, if they were not: those made later are neither saved nor checked.
+    """
+    outer = optimizer = _optimizer_of(model)
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if optimizer is None:
+        return None
+    if not isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
+        optimizer.build(model.trainable_variables)
+    names = [type(outer).__name__] if outer is not optimizer else []
+    names.append(getattr(optimizer, "keras_class", type(optimizer)).__name__)
+    if isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
+        return ".".join(["legacy", *names])
+    return f"{'.'.join(names)} of {runtime.told(_list(optimizer.variables))}"
+
+
+def _optimizer_of(model):
+    return getattr(model, "optimizer", None)
+
+
+def _without_optimizer(model):
+    """What the model consists of, its optimizer left out, under the same names."""
+    children = tf.train.TrackableView(model).children(model)
+    optimizer = _optimizer_of(model)
+    return tf.train.Checkpoint(
+        **{name: child for name, child in children.items() if child is not optimizer}
+    )
+
+
+def _metrics_of(model):
+    return {metric.name: metric for metric in model.metrics}
+
+
+def _variables_of(model):
+    optimizer = _optimizer_of(model)
+    variables = list(model.variables)
+    if optimizer is not None:
+        variables += _list(optimizer.variables)
+    return [v for v in {id(v): v for v in variables}.values() if isinstance(v, tf.Variable)]
+
+
+def _list(variables):
+    """Of an optimizer: the legacy ones have a method, the new ones a property."""
+    return list(variables() if callable(variables) else variables)

@@ -1,0 +1,68 @@
+"""The manifest: what a checkpoint consists of, and that it is whole."""
+
+import hashlib
+import json
+import os
+
+from tfsparse import runtime
+
+NAME = "manifest.json"
+FORMAT, VERSION = "tfsparse checkpoint", 1
+
+
+class CheckpointError(ValueError):
+    """A directory is not a checkpoint, not whole, or not of this model."""
+
+
+def write(manifest, directory):
+    """Makes `manifest`, a dict, the manifest of a directory, in the place of an older one.
+
+    It is whole or absent, whenever the process ends.
+    """
+    manifest = {"format": FORMAT, "version": VERSION, **manifest}
+    manifest["sha256"] = _digest(manifest)
+    aside = os.path.join(directory, NAME + ".tmp")
+    with open(aside, "w", encoding="utf-8") as file:
+        json.dump(manifest, file, indent=1)
+        file.write("\n")
+    runtime.sync(aside)
+    os.rename(aside, os.path.join(directory, NAME))
+    runtime.sync(directory)
+
+
+def read(directory):
+    """The manifest of a directory, as a dict.
+
+    Raises:
+        CheckpointError: there is none, it was altered, or it is of a version to come.
+    """
+    path = os.path.join(directory, NAME)
+    try:
+        with open(path, encoding="utf-8") as file:
+            manifest = json.load(file)
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"'{directory}' is not a checkpoint: it has no {NAME}, which a save writes when "
+            "everything else is in place."
+        ) from None
+    except ValueError as error:
+        raise CheckpointError(f"'{path}' is damaged: {error}. Use another checkpoint.") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise CheckpointError(f"'{path}' is not the manifest of a tfsparse checkpoint.")
+    if manifest.get("version") != VERSION:
+        raise CheckpointError(
+            f"'{path}' has version {manifest.get('version')!r} of the format; this tfsparse reads "
+            f"version {VERSION}. Use the tfsparse that wrote it, or a newer one."
+        )
+    if manifest.get("sha256") != _digest(manifest):
+        raise CheckpointError(
+            f"'{path}' was altered after it was written: its checksum is another one. Use another "
+            "checkpoint."
+        )
+    return manifest
+
+
+def _digest(manifest):
+    content = {name: value for name, value in manifest.items() if name != "sha256"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,190 @@
+"""`tfs.restore`: every rank reads the rows that it owns, whichever rank wrote them."""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from tfsparse import ops, runtime
+from tfsparse.checkpoint import dense, manifest
+from tfsparse.checkpoint.manifest import CheckpointError
+from tfsparse.checkpoint.row_file import RowFile
+from tfsparse.checkpoint.threads import run_all
+from tfsparse.embedding.ownership import NUM_BUCKETS, buckets_of_rank
+from tfsparse.embedding.protocol import built_tables_of, table_rule
+
+
+def restore(model, directory, partial=False):
+    """Gives a model the state of a checkpoint, in the place of its own.
+
+    Every rank calls it, between steps; there may be more or fewer of them than there were to
+    `tfs.save`. All rows are replaced: those that came into being after the checkpoint are gone.
+    Everything is read and checked before anything changes; if any rank fails, no rank's rows or
+    weights have changed. While the new rows are read, a table that has rows already needs memory
+    for both.
+
+    Args:
+        model: a `tf.keras.Model` that has been called, compiled if it is to be trained on.
+        directory: of `tfs.save`.
+        partial: False (the default) refuses a checkpoint with other tables, columns of a row or
+            weights than the model's. True restores what both have: tables of one name and dim,
+            with their slots if the optimizer is the same and else with those of new rows; and
+            weights at the same place of the model. The rest stays as it is.
+
+    Returns:
+        The step of the checkpoint, `optimizer.iterations`; None if it was saved without optimizer.
+
+    Raises:
+        TypeError: `model` is not a Keras model.
+        ValueError: `directory` is not a checkpoint, is not whole, was altered or is of another
+            model; a message names the file, the table or the weight. Or a layer of a table has
+            never been called.
+        RuntimeError: another rank failed; it says which, and why.
+
+    Example:
+        ```python
+        model.compile(tfs.DistributedOptimizer(tf.keras.optimizers.Adam()), "mse")
+        step = tfs.restore(model, "checkpoints/monday")
+        ```
+    """
+    with runtime.together("restore.check"):
+        path = runtime.mounted_path(directory)
+        tables = built_tables_of(model)
+        content = manifest.read(path)
+    runtime.require_same(f"restore {path!r}, saved as {content['folder']}, partial={partial}")
+    with runtime.together("restore.compare"):
+        stored = _match(tables, content["tables"], model, path, partial)
+        if runtime.rank() == 0:
+            _check_files(content, path)
+    with runtime.together("restore.read"):
+        loaders = [_load(table, of_table, path, model) for table, of_table in stored]
+    with runtime.together("restore.dense"):
+        dense.read(model, path, content, partial)
+    for (table, _), loader in zip(stored, loaders):
+        ops.replace_rows(table.shard.handle, loader)
+    return content["step"]
+
+
+def _match(tables, described, model, path, partial):
+    """The tables to be restored, `[(table, what the manifest says of it)]`."""
+    by_name = {of_table["name"]: of_table for of_table in described}
+    names = [table.name for table in tables]
+    if len(set(names)) < len(names):
+        raise ValueError(f"Tables of one model need names of their own. Received: {names}.")
+    absent = [name for name in names if name not in by_name]
+    foreign = [name for name in by_name if name not in names]
+    if (absent or foreign) and not partial:
+        raise CheckpointError(
+            f"'{path}' has tables {list(by_name)}, and the model has {names}. `partial=True` "
+            "restores those that both have."
+        )
+    matched = [(table, by_name[table.name]) for table in tables if table.name in by_name]
+    for table, of_table in matched:
+        differences = _differences(table, of_table, model)
+        if "dim" in differences or (differences and not partial):
+            told = "; ".join(f"{what} {a} -> {b}" for what, (a, b) in differences.items())
+            raise CheckpointError(
+                f"Table '{table.name}' is not as it was when '{path}' was saved: {told}."
+                + ("" if "dim" in differences else " `partial=True` restores it nevertheless.")
+            )
+    return matched
+
+
+def _differences(table, of_table, model):
+    """`{what: (in the checkpoint, now)}`."""
+    config = table.get_config()
+    then = {name: of_table[name] for name in ("dim", "seed", "default", "initializer")}
+    now = {name: config[name] for name in then}
+    stored, rule = _stored_rule(of_table), _rule_now(table, model)
+    # A checkpoint from before the first step goes with any rule, and so does a model without one.
+    if rule is not None and stored[0] != "none":
+        then["optimizer"], now["optimizer"] = _text(stored), _text(rule)
+    return {name: (then[name], now[name]) for name in then if then[name] != now[name]}
+
+
+def _stored_rule(of_table):
+    return of_table["optimizer"]["rule"], of_table["optimizer"]["arguments"]
+
+
+def _rule_now(table, model):
+    """The `(rule, arguments)` that the table has, or would get by its first step; or None."""
+    rule = ops.describe(table.shard.handle)[:2]
+    return rule if rule[0] != "none" else table_rule(table, model)
+
+
+def _text(rule):
+    # Nine digits tell all float32 numbers apart.
+    return f"{rule[0]}({', '.join(f'{np.float32(argument):.9g}' for argument in rule[1])})"
+
+
+def _check_files(content, path):
+    """Whether the files are there, and no others, and as long as they should be."""
+    row_files = [file for of_table in content["tables"] for file in of_table["files"]]
+    for of_table in content["tables"]:
+        bounds = sorted(file["buckets"] for file in of_table["files"])
+        ends = [0] + [end for _, end in bounds]
+        if [begin for begin, _ in bounds] != ends[:-1] or ends[-1] != NUM_BUCKETS:
+            raise CheckpointError(f"'{path}': files of table '{of_table['name']}' are missing.")
+    for file in row_files + content["dense"]:
+        full = os.path.join(path, file["file"])
+        if not os.path.isfile(full):
+            raise CheckpointError(f"'{full}' is missing. Use another checkpoint.")
+        if os.path.getsize(full) != file["bytes"]:
+            raise CheckpointError(
+                f"'{full}' has {os.path.getsize(full)} bytes and should have {file['bytes']}. Use "
+                "another checkpoint."
+            )
+    known = {os.path.basename(file["file"]) for file in row_files + content["dense"]}
+    foreign = sorted(set(os.listdir(os.path.join(path, content["folder"]))) - known)
+    if foreign:
+        raise CheckpointError(
+            f"'{os.path.join(path, content['folder'])}' has files that do not belong to the "
+            f"checkpoint: {foreign}. Remove them if you know where they come from."
+        )
+    for file in content["dense"]:
+        full = os.path.join(path, file["file"])
+        if int(ops.checksum(full, 0, file["bytes"])) != file["crc32c"]:
+            raise CheckpointError(_altered(full))
+
+
+def _altered(path):
+    return f"'{path}' was altered after it was written. Use another checkpoint."
+
+
+def _load(table, of_table, path, model):
+    """Reads this rank's rows beside the table; returns the loader."""
+    own = buckets_of_rank(runtime.rank(), runtime.size())
+    columns = of_table["columns"]
+    files = []
+    first = 0
+    for described in sorted(of_table["files"], key=lambda file: file["buckets"]):
+        begin, end = described["buckets"]
+        low, high = max(begin, own[0]), min(end, own[1])
+        if low >= high:
+            continue
+        file = RowFile(of_table["name"], (begin, end), described["rows"], columns)
+        full = os.path.join(path, described["file"])
+        if int(ops.checksum(full, 0, file.offsets["keys"])) != described["crc32c"]["prefix"]:
+            raise CheckpointError(_altered(full))
+        rows = 0, described["rows"]
+        if (low, high) != (begin, end):
+            offsets = file.read_bucket_offsets(full)
+            rows = int(offsets[low - begin]), int(offsets[high - begin])
+        files.append((described, file, full, rows, first))
+        first += rows[1] - rows[0]
+
+    stored, rule = _stored_rule(of_table), _rule_now(table, model)
+    with_slots = rule is None or _text(rule) == _text(stored)
+    read = ["keys", *columns] if with_slots else ["keys", "parameter"]
+    loader = ops.row_loader(table.shard.handle, first, *(rule or stored))
+
+    def read_file(described, file, full, rows, first):
+        places = {name: (file.offsets[name], described["crc32c"][name]) for name in read}
+        try:
+            ops.read_rows(loader, full, described["rows"], rows, first, places)
+        except tf.errors.DataLossError as error:
+            raise CheckpointError(f"{error.message} Use another checkpoint.") from None
+
+    run_all(read_file, files)
+    ops.finish_loader(loader)
+    return loader

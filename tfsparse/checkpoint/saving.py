@@ -1,0 +1,153 @@
+"""`tfs.save`: every rank writes its rows, rank 0 the rest."""
+
+import os
+import shutil
+import uuid
+
+import numpy as np
+import tensorflow as tf
+
+from tfsparse import ops, runtime
+from tfsparse.checkpoint import dense, manifest
+from tfsparse.checkpoint.row_file import RowFile
+from tfsparse.checkpoint.threads import run_all
+from tfsparse.embedding.ownership import buckets_of_rank
+from tfsparse.embedding.protocol import built_tables_of
+from tfsparse.version import __version__
+
+# Of one file. Several are written at once, and 16 bytes a row are in memory for each.
+FILE_BYTES = 256 << 20
+FILE_ROWS = 1 << 20
+
+FOLDER = "data-"  # with an id behind it; one for each save
+
+
+def save(model, directory):
+    """Saves a model as a checkpoint: its tables, its weights, its optimizer and its metrics.
+
+    Every rank calls it, between steps; any number of ranks can `tfs.restore` it. Each rank writes
+    the rows that it owns, slots included, and rank 0 everything else. The checkpoint appears, or
+    takes the place of one that was in the directory before, at once and when it is complete:
+    a program that is killed, or a disk that is full, leaves the earlier one as it was.
+
+    Args:
+        model: a `tf.keras.Model` that has been called.
+        directory: path on a file system that all ranks see. It is made if it is missing.
+
+    Raises:
+        TypeError: `model` is not a Keras model.
+        ValueError: a table has no rows yet because its layer has not been called; or
+            `directory` is a URL.
+        OSError, tf.errors.OpError: something cannot be written.
+        RuntimeError: another rank failed; it says which, and why.
+
+    Example:
+        ```python
+        tfs.save(model, "checkpoints/monday")
+        ```
+    """
+    with runtime.together("save.check"):
+        path = runtime.mounted_path(directory)
+        tables = built_tables_of(model)
+        optimizer = dense.describe_optimizer(model)
+    runtime.require_same(f"save {[table.name for table in tables]} to {path!r}")
+    folder = FOLDER + runtime.allgather_object(uuid.uuid4().hex[:12], "save.folder")[0]
+    try:
+        with runtime.together("save.begin"):
+            if runtime.rank() == 0:
+                os.makedirs(os.path.join(path, folder))
+        with runtime.together("save.write"):
+            _check_seen(path, folder)
+            files = [
+                _write_table(number, table, path, folder) for number, table in enumerate(tables)
+            ]
+            dense_files = dense.write(model, path, folder) if runtime.rank() == 0 else None
+        files_of_ranks = runtime.allgather_object(files, "save.files")
+        with runtime.together("save.end"):
+            if runtime.rank() == 0:
+                runtime.sync(os.path.join(path, folder))
+                described = [
+                    _describe(table, [part for files in files_of_ranks for part in files[number]])
+                    for number, table in enumerate(tables)
+                ]
+                content = {
+                    "tfsparse": __version__,
+                    "tensorflow": tf.__version__,
+                    "num_ranks": runtime.size(),
+                    "step": dense.step_of(model),
+                    "folder": folder,
+                    "optimizer": optimizer,
+                    "dense": dense_files,
+                    "tables": described,
+                }
+                manifest.write(content, path)
+    except BaseException:
+        if runtime.rank() == 0:
+            shutil.rmtree(os.path.join(path, folder), ignore_errors=True)
+        raise
+    if runtime.rank() == 0:
+        _remove_others(path, folder)
+
+
+def _check_seen(path, folder):
+    if not os.path.isdir(os.path.join(path, folder)):
+        raise FileNotFoundError(
+            f"Rank {runtime.rank()} does not see '{os.path.join(path, folder)}', which rank 0 has "
+            "made. `directory` must be on a file system that all ranks share."
+        )
+
+
+def _remove_others(path, folder):
+    """Removes what earlier saves to the directory have left, whether they ended well or not."""
+    for name in os.listdir(path):
+        if name.startswith(FOLDER) and name != folder:
+            shutil.rmtree(os.path.join(path, name), ignore_errors=True)
+
+
+def _write_table(number, table, path, folder):
+    """Writes this rank's rows into files; returns what the manifest says of them."""
+    counts = ops.count_by_bucket(table.shard.handle).numpy()
+    _, _, columns = ops.describe(table.shard.handle)
+    first, last = buckets_of_rank(runtime.rank(), runtime.size())
+    num_rows = int(counts.sum())
+    row_bytes = 8 + 4 * sum(columns.values())
+    num_files = max(-(-num_rows * row_bytes // FILE_BYTES), -(-num_rows // FILE_ROWS), 1)
+    bounds = np.linspace(first, last, min(num_files, last - first) + 1).astype(int).tolist()
+
+    def write(begin, end):
+        name = f"{folder}/table-{number}-buckets-{begin:05}-{end - 1:05}.safetensors"
+        file_counts = counts[begin - first : end - first]
+        rows = int(file_counts.sum())
+        file = RowFile(table.name, (begin, end), rows, columns)
+        full = os.path.join(path, name)
+        sums = ops.write_rows(
+            table.shard.handle, full, file.prefix(file_counts), (begin, end), rows
+        )
+        runtime.sync(full)
+        names = ["prefix", "keys", *columns]
+        return {
+            "file": name,
+            "rank": runtime.rank(),
+            "buckets": [begin, end],
+            "rows": rows,
+            "bytes": file.bytes,
+            "crc32c": dict(zip(names, sums.numpy().tolist())),
+        }
+
+    return run_all(write, zip(bounds, bounds[1:]))
+
+
+def _describe(table, files):
+    optimizer, arguments, columns = ops.describe(table.shard.handle)
+    config = table.get_config()
+    return {
+        "name": table.name,
+        "dim": table.dim,
+        "seed": table.seed,
+        "default": table.default,
+        "initializer": config["initializer"],
+        "optimizer": {"rule": optimizer, "arguments": arguments},
+        "columns": {name: int(floats) for name, floats in columns.items()},
+        "rows": sum(file["rows"] for file in files),
+        "files": files,
+    }

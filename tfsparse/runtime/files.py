@@ -1,0 +1,49 @@
+"""What ranks need to write one directory together."""
+
+import contextlib
+import os
+
+from tfsparse.runtime.ranks import agree
+
+
+@contextlib.contextmanager
+def together(name):
+    """Runs the block on every rank; if it fails on one, it fails on all.
+
+    Args:
+        name: of the block, the same on all ranks. There is no collective in it.
+    """
+    error = None
+    try:
+        yield
+    except Exception as caught:
+        error = caught
+    agree(error, name)
+
+
+def mounted_path(directory):
+    """`directory` as an absolute path.
+
+    Args:
+        directory: path, a string or `os.PathLike`.
+
+    Raises:
+        ValueError: it is a URL. What is written is renamed into place when it is complete, and
+            stores of objects cannot rename.
+    """
+    directory = os.fspath(directory)
+    if "://" in directory:
+        raise ValueError(
+            "`directory` must be on a mounted file system, because what is written there is "
+            f"renamed into place when it is complete. Received: {directory!r}."
+        )
+    return os.path.abspath(directory)
+
+
+def sync(path):
+    """Waits until a file or directory is on the disk. To be called where it was written."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
