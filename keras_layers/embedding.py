@@ -7,7 +7,7 @@ from tfsparse.embedding.keys import as_keys
 from tfsparse.embedding.protocol import TableReader, source_of
 from tfsparse.embedding.table import shard_of
 from tfsparse.keras_layers import ids as id_forms
-from tfsparse.keras_layers.saving import RowsPlaceholder, UnsavedRows, refuse
+from tfsparse.keras_layers import saving
 
 COMBINERS = (None, "sum", "mean", "sqrtn")
 
@@ -77,7 +77,7 @@ class DynamicEmbedding(TableReader, tf.keras.layers.Layer):
         self.table_config.layers.add(self.name)
         self._combiner = combiner
         self._padding_id = id_forms.as_padding(padding_id, self.name)
-        self._placeholder = None
+        self._rows_as_weight = None
         self._supports_ragged_inputs = True
 
     def build(self, input_shape):
@@ -89,8 +89,8 @@ class DynamicEmbedding(TableReader, tf.keras.layers.Layer):
             )
         shard = shard_of(self.table_config)
         self.anchor = shard.anchor
-        self._rows = UnsavedRows(shard)
-        self._placeholder = RowsPlaceholder(shard.name)
+        self._rows = saving.rows_of(shard)
+        self._rows_as_weight = saving.RowsAsWeight(shard)
         super().build(input_shape)
 
     @tf.autograph.experimental.do_not_convert
@@ -155,13 +155,23 @@ class DynamicEmbedding(TableReader, tf.keras.layers.Layer):
 
     @property
     def non_trainable_weights(self):
-        """Keras's list, and a stand-in for the rows that no weight format may skip silently."""
+        """Keras's list, and the rows, which no weight format may skip silently."""
         weights = super().non_trainable_weights
-        return weights if self._placeholder is None else [*weights, self._placeholder]
+        return weights if self._rows_as_weight is None else [*weights, self._rows_as_weight]
 
     def save_own_variables(self, store):
-        """Refuses: the `.keras` and `.weights.h5` formats would lose the rows."""
-        refuse(self.table_config.name)
+        """Puts the rows into a `.keras` or `.weights.h5` file; in one process only."""
+        if self.table_config.shard is not None:
+            saving.to_store(self.table, store)
+
+    def load_own_variables(self, store):
+        """Replaces all rows by those in the file, if the layer had some when it was saved."""
+        if not list(store.keys()):
+            return
+        if not self.built:
+            self.build(None)  # which asks for no shape
+            self.built = True
+        saving.from_store(self.table, store)
 
     def get_config(self):
         """The layer as plain values; layers that share a table share one again."""

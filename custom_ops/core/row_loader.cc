@@ -62,6 +62,15 @@ void RowLoader::SetColumn(size_t column, size_t first, size_t n, const float* va
   }
 }
 
+void RowLoader::SetRows(size_t first, size_t n, const float* rows) {
+  TFSPARSE_CHECK(first + n <= num_rows());
+  const size_t floats = pages_->row_floats();
+  for (size_t i = 0; i < n; ++i) {
+    std::memcpy(pages_->row(static_cast<uint32_t>(first + i)), rows + i * floats,
+                floats * sizeof(float));
+  }
+}
+
 void RowLoader::InitSlots(size_t first, size_t n) {
   TFSPARSE_CHECK(first + n <= num_rows());
   for (size_t i = 0; i < n; ++i) {

@@ -37,6 +37,8 @@ class RowLoader {
   void SetKeys(size_t first, Span<const Key> keys);
   // Floats of columns()[column]: values [n, floats].
   void SetColumn(size_t column, size_t first, size_t n, const float* values);
+  // All columns: rows [n, floats of a row].
+  void SetRows(size_t first, size_t n, const float* rows);
   // What slots of a new row hold.
   void InitSlots(size_t first, size_t n);
 

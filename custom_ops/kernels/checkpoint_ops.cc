@@ -306,6 +306,47 @@ class FinishLoaderOp : public Kernel {
   }
 };
 
+class LoadRowsOp : public Kernel {
+ public:
+  using Kernel::Kernel;
+
+  void Run(tf::OpKernelContext* ctx) override {
+    TablePtr table;
+    OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
+    Span<const Key> keys;
+    tf::tstring optimizer;
+    Span<const float> arguments;
+    OP_REQUIRES_OK(ctx, ListFrom(ctx, 1, &keys));
+    OP_REQUIRES_OK(ctx, ScalarFrom(ctx, 3, &optimizer));
+    OP_REQUIRES_OK(ctx, ListFrom(ctx, 4, &arguments));
+    auto [kind, kind_arguments] = table->table()->optimizer();
+    const bool without_slots = optimizer == "none";
+    if (!without_slots || kind == "none") {
+      kind = optimizer;
+      kind_arguments.assign(arguments.begin(), arguments.end());
+    }
+    std::unique_ptr<RowLoader> loader;
+    OP_REQUIRES_OK(ctx, ToTensorFlow(RowLoader::Create(*table->table(), kind, kind_arguments,
+                                                       keys.size(), &loader)));
+    size_t floats = 0;
+    for (const Column& column : loader->columns()) floats += column.floats;
+    const float* rows;
+    OP_REQUIRES_OK(
+        ctx, RowsFrom(ctx, 2, keys.size(), without_slots ? table->table()->dim() : floats, &rows));
+    loader->SetKeys(0, keys);
+    if (without_slots) {
+      loader->SetColumn(0, 0, keys.size(), rows);
+      loader->InitSlots(0, keys.size());
+    } else {
+      loader->SetRows(0, keys.size(), rows);
+    }
+    PoolExecutor executor(ctx);
+    OP_REQUIRES_OK(ctx, ToTensorFlow(loader->Finish(&executor)));
+    OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->Replace(std::move(loader))));
+    table->DropPlans();
+  }
+};
+
 class ReplaceRowsOp : public Kernel {
  public:
   using Kernel::Kernel;
@@ -327,6 +368,7 @@ TFSPARSE_REGISTER("Checksum", ChecksumOp);
 TFSPARSE_REGISTER("RowLoader", RowLoaderOp);
 TFSPARSE_REGISTER("ReadRows", ReadRowsOp);
 TFSPARSE_REGISTER("FinishLoader", FinishLoaderOp);
+TFSPARSE_REGISTER("LoadRows", LoadRowsOp);
 TFSPARSE_REGISTER("ReplaceRows", ReplaceRowsOp);
 
 }  // namespace

@@ -119,6 +119,29 @@ REGISTER_OP("Tfsparse>FinishLoader")
     .SetShapeFn(NoOutputs)
     .Doc("Builds the index of what was loaded; fails if it cannot be rows of this rank.");
 
+REGISTER_OP("Tfsparse>LoadRows")
+    .Input("table: resource")
+    .Input("keys: int64")
+    .Input("rows: float")
+    .Input("optimizer: string")
+    .Input("arguments: float")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      TF_RETURN_IF_ERROR(CheckRank(c, 1, 1));
+      TF_RETURN_IF_ERROR(CheckRank(c, 2, 2));
+      TF_RETURN_IF_ERROR(CheckRank(c, 3, 0));
+      TF_RETURN_IF_ERROR(CheckRank(c, 4, 1));
+      return NoOutputs(c);
+    })
+    .Doc(R"doc(
+Puts rows in the place of all rows of the table.
+
+keys: [n], of this rank, in the order of their hashes, as Scan gives them.
+rows: [n, row_floats].
+optimizer, arguments: of Describe. After "none" a table that has an optimizer keeps it, and
+  slots begin as those of new rows.
+)doc");
+
 REGISTER_OP("Tfsparse>ReplaceRows")
     .Input("table: resource")
     .Input("loader: variant")

@@ -17,9 +17,10 @@ def optimizer_of(name):
     return getattr(OPTIMIZERS[generation or "new"], rule)(RATES[rule])
 
 
-def make_model(optimizer="Adam", dims=(8, 4), **table_options):
+def make_model(optimizer="Adam", dims=(8, 4), table_optimizer="auto", **table_options):
     """Users, and the items of a history; weights and rows always begin alike."""
     tf.keras.utils.set_random_seed(1)
+    table_options["optimizer"] = table_optimizer
     user = tf.keras.Input((), dtype=tf.int64)
     history = tf.keras.Input((None,), dtype=tf.int64, ragged=True)
     parts = [

@@ -20,7 +20,7 @@ def write(manifest, directory):
     It is whole or absent, whenever the process ends.
     """
     manifest = {"format": FORMAT, "version": VERSION, **manifest}
-    manifest["sha256"] = _digest(manifest)
+    manifest["sha256"] = digest(manifest)
     aside = os.path.join(directory, NAME + ".tmp")
     with open(aside, "w", encoding="utf-8") as file:
         json.dump(manifest, file, indent=1)
@@ -54,7 +54,7 @@ def read(directory):
             f"'{path}' has version {manifest.get('version')!r} of the format; this tfsparse reads "
             f"version {VERSION}. Use the tfsparse that wrote it, or a newer one."
         )
-    if manifest.get("sha256") != _digest(manifest):
+    if manifest.get("sha256") != digest(manifest):
         raise CheckpointError(
             f"'{path}' was altered after it was written: its checksum is another one. Use another "
             "checkpoint."
@@ -62,7 +62,8 @@ def read(directory):
     return manifest
 
 
-def _digest(manifest):
+def digest(manifest):
+    """The checksum of a manifest, over everything but itself."""
     content = {name: value for name, value in manifest.items() if name != "sha256"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -66,6 +66,7 @@ def save(model, directory):
         with runtime.together("save.end"):
             if runtime.rank() == 0:
                 runtime.sync(os.path.join(path, folder))
+                runtime.sync(os.path.dirname(path))
                 described = [
                     _describe(table, [part for files in files_of_ranks for part in files[number]])
                     for number, table in enumerate(tables)
@@ -83,7 +84,7 @@ def save(model, directory):
                 manifest.write(content, path)
     except BaseException:
         if runtime.rank() == 0:
-            shutil.rmtree(os.path.join(path, folder), ignore_errors=True)
+            _discard(path, folder)
         raise
     if runtime.rank() == 0:
         _remove_others(path, folder)
@@ -95,6 +96,16 @@ def _check_seen(path, folder):
             f"Rank {runtime.rank()} does not see '{os.path.join(path, folder)}', which rank 0 has "
             "made. `directory` must be on a file system that all ranks share."
         )
+
+
+def _discard(path, folder):
+    """Removes what a failed save has written, unless its very last steps alone have failed."""
+    try:
+        complete = manifest.read(path)["folder"] == folder
+    except manifest.CheckpointError:
+        complete = False
+    if not complete:
+        shutil.rmtree(os.path.join(path, folder), ignore_errors=True)
 
 
 def _remove_others(path, folder):

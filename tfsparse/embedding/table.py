@@ -82,22 +82,27 @@ class ShardedTable:
     def __init__(self, config):
         self.name, self.dim = config.name, config.dim
         self.optimizer = config.optimizer
-        initializer, arguments = config.initializer.kernel_arguments()
         self._exchange = Exchange(config.name)
-        self.handle = ops.make_table(
-            config.name,
-            config.dim,
-            rank=runtime.rank(),
-            num_ranks=runtime.size(),
-            seed=config.seed,
-            initializer=initializer,
-            initializer_arguments=arguments,
-            default_value=config.default,
-        )
+        initializer, arguments = config.initializer.kernel_arguments()
+        self._options = {
+            "name": config.name,
+            "dim": config.dim,
+            "rank": runtime.rank(),
+            "num_ranks": runtime.size(),
+            "seed": config.seed,
+            "initializer": initializer,
+            "initializer_arguments": arguments,
+            "default_value": config.default,
+        }
+        self.handle = self.make()
         self.anchor = tf.Variable(0.0, trainable=True, name=f"{config.name}/anchor")
         _by_anchor[self.anchor.ref()] = self
         if self.optimizer != "auto":
             self.bind(self.optimizer)
+
+    def make(self):
+        """The handle of a new, empty shard like this one."""
+        return ops.make_table(**self._options)
 
     def gather(self, keys, samples, training, checks=()):
         """The rows of keys; in training also those of keys never seen, which then exist.

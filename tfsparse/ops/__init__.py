@@ -205,8 +205,13 @@ def stats(table):
     return _lib.tfsparse_stats(table)
 
 
+def bound_optimizer(table):
+    """The optimizer as it was bound, or `"none"`, string scalar; its arguments, float32 `[a]`."""
+    return _lib.tfsparse_describe(table)[:2]
+
+
 def describe(table):
-    """What a row consists of.
+    """What a row consists of, in Python's types. Not in a graph.
 
     Returns:
         The optimizer as it was bound, or `"none"`; its arguments `[float]`; and the columns of a
@@ -293,3 +298,20 @@ def finish_loader(loader):
 def replace_rows(table, loader):
     """Puts what was loaded in the place of all rows and of the optimizer; plans become void."""
     _lib.tfsparse_replace_rows(table, loader)
+
+
+def load_rows(table, keys, rows, optimizer, arguments):
+    """Puts rows in the place of all rows of this rank; plans become void.
+
+    Args:
+        table: handle.
+        keys: int64 `[n]`, of this rank, in the order in which `scan` gives them.
+        rows: float32 `[n, row_floats]`, parameter and slots.
+        optimizer: string scalar, `bound_optimizer` of where the rows are from. After `"none"` a
+            table that has an optimizer keeps it, and slots begin as those of new rows.
+        arguments: float32 `[a]`.
+
+    Raises:
+        tf.errors.FailedPreconditionError: the table has another optimizer.
+    """
+    return _lib.tfsparse_load_rows(table, keys, rows, optimizer, arguments)

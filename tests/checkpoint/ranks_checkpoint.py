@@ -1,0 +1,70 @@
+"""Saves on some ranks what others, on as many or more or fewer, have saved and go on from.
+
+    ranks_checkpoint.py FOLDER LOAD...
+
+Trains ten steps for each optimizer, saves FOLDER/<optimizer>-<ranks>, and trains ten more. LOAD
+are numbers of ranks: what they saved is restored and trained for ten more steps. Rank 0 writes
+the states after ten and twenty steps to FOLDER/<ranks>.pkl, and FOLDER/<ranks>-<LOAD>.pkl.
+"""
+
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import tfsparse as tfs
+from tests.checkpoint.models import SAMPLES, make_model, state_of, train
+from tfsparse import runtime
+
+OPTIMIZERS = ("SGD", "Adagrad", "legacy.Adam", "Adam")
+
+
+def rows_of_rank():
+    """A share of each batch: an unequal one, and none for the last of five."""
+    cuts = np.linspace(0, SAMPLES, tfs.size() + 1).astype(int)
+    if tfs.size() == 5:
+        cuts[4] = SAMPLES
+    return slice(cuts[tfs.rank()], cuts[tfs.rank() + 1])
+
+
+def whole_state(model):
+    """`state_of` with the rows of all ranks."""
+    states = runtime.allgather_object(state_of(model), "test.state")
+    whole = states[0]
+    for state in states[1:]:
+        for name, rows in state["rows"].items():
+            assert not rows.keys() & whole["rows"][name].keys()
+            whole["rows"][name].update(rows)
+    return whole
+
+
+def go_on(model, first):
+    losses = train(model, range(first, first + 10), rows_of_rank())
+    return {"state": whole_state(model), "losses": losses}
+
+
+def main():
+    folder, loads = Path(sys.argv[1]), sys.argv[2:]
+    tfs.init()
+    own = {}
+    for optimizer in OPTIMIZERS:
+        model = make_model(optimizer)
+        ten = go_on(model, 0)
+        tfs.save(model, folder / f"{optimizer}-{tfs.size()}")
+        own[optimizer] = {"ten": ten, "twenty": go_on(model, 10)}
+    results = {str(tfs.size()): own}
+    for load in loads:
+        results[f"{tfs.size()}-{load}"] = loaded = {}
+        for optimizer in OPTIMIZERS:
+            model = make_model(optimizer)
+            assert tfs.restore(model, folder / f"{optimizer}-{load}") == 10
+            ten = {"state": whole_state(model)}
+            loaded[optimizer] = {"ten": ten, "twenty": go_on(model, 10)}
+    if tfs.rank() == 0:
+        for name, result in results.items():
+            (folder / f"{name}.pkl").write_bytes(pickle.dumps(result))
+    print(f"all done on rank {tfs.rank()}", flush=True)
+
+
+main()
