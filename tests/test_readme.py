@@ -54,7 +54,7 @@ def run(command, folder):
 def folder(tmp_path_factory):
     """A folder with the README's program, and with what its first run has left."""
     folder = tmp_path_factory.mktemp("readme")
-    (program,) = blocks("python")
+    program = "\n".join(blocks("python"))
     (folder / "program.py").write_text(program)
     run("python program.py", folder)
     return folder

@@ -17,16 +17,28 @@ def optimizer_of(name):
     return getattr(OPTIMIZERS[generation or "new"], rule)(RATES[rule])
 
 
-def make_model(optimizer="Adam", dims=(8, 4), table_optimizer="auto", **table_options):
-    """Users, and the items of a history; weights and rows always begin alike."""
+def make_model(
+    optimizer="Adam", dims=(8, 4), table_optimizer="auto", every_rule=False, **table_options
+):
+    """Users, and the items of a history; weights and rows always begin alike.
+
+    Args:
+        optimizer: of the model, a name for `optimizer_of`; None leaves it uncompiled.
+        dims: of the tables.
+        table_optimizer: of users.
+        every_rule: whether items have Adagrad, and a third table, tags, has SGD.
+        **table_options: of users.
+    """
     tf.keras.utils.set_random_seed(1)
-    table_options["optimizer"] = table_optimizer
     user = tf.keras.Input((), dtype=tf.int64)
     history = tf.keras.Input((None,), dtype=tf.int64, ragged=True)
-    parts = [
-        DynamicEmbedding(dims[0], name="users", **table_options)(user),
-        DynamicEmbedding(dims[1], combiner="mean", name="items")(history),
-    ]
+    users = DynamicEmbedding(dims[0], name="users", optimizer=table_optimizer, **table_options)
+    rule = tfs.optimizers.Adagrad(0.1) if every_rule else "auto"
+    items = DynamicEmbedding(dims[1], combiner="mean", name="items", optimizer=rule)
+    parts = [users(user), items(history)]
+    if every_rule:
+        tags = DynamicEmbedding(3, combiner="sum", name="tags", optimizer=tfs.optimizers.SGD(0.5))
+        parts.append(tags(history))
     hidden = tf.keras.layers.Dense(6, "relu", name="hidden")(tf.keras.layers.Concatenate()(parts))
     model = tf.keras.Model([user, history], tf.keras.layers.Dense(1, name="score")(hidden))
     if optimizer is not None:
@@ -54,7 +66,8 @@ def train(model, steps, rows=slice(None)):
 
 
 def tables_of(model):
-    return {name: model.get_layer(name).table for name in ("users", "items")}
+    readers = [layer for layer in model.layers if isinstance(layer, DynamicEmbedding)]
+    return {layer.name: layer.table for layer in readers}
 
 
 def state_of(model):

@@ -3,7 +3,6 @@
 import pickle
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.checkpoint.models import assert_same
@@ -11,10 +10,8 @@ from tests.multi.launch import run_ranks
 
 PROGRAM = Path(__file__).with_name("ranks_checkpoint.py")
 ROOT = Path(__file__).resolve().parents[2]
-OPTIMIZERS = ("SGD", "Adagrad", "legacy.Adam", "Adam")
-
 # (ranks, the numbers of ranks whose checkpoints they load)
-LAUNCHES = [(4, []), (3, [4, 3]), (2, [4, 3]), (1, [4, 3, 2, 1]), (5, [4, 1]), (3, [2, 1])]
+LAUNCHES = [(1, [1]), (4, []), (2, [1, 2, 4]), (3, [1, 2, 3, 4]), (1, [2, 3, 4]), (5, [1, 2, 3, 4])]
 LOADED = sorted({(ranks, load) for ranks, loads in LAUNCHES for load in loads})
 
 pytestmark = [pytest.mark.multi, pytest.mark.slow]
@@ -29,15 +26,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-def result(folder, name, optimizer):
-    return pickle.loads((folder / f"{name}.pkl").read_bytes())[optimizer]
+def result(folder, name):
+    return pickle.loads((folder / f"{name}.pkl").read_bytes())
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("ranks,load", LOADED)
-def test_restored_is_what_was_saved_and_goes_on_like_it(folder, ranks, load, optimizer):
-    saved = result(folder, load, optimizer)
-    loaded = result(folder, f"{ranks}-{load}", optimizer)
+def test_restored_is_what_was_saved_and_goes_on_like_it(folder, ranks, load):
+    saved, loaded = result(folder, load), result(folder, f"{ranks}-{load}")
     assert_same(loaded["ten"]["state"], saved["ten"]["state"])
     exact = ranks == load
     assert_same(loaded["twenty"]["state"], saved["twenty"]["state"], 0 if exact else 5e-6)
@@ -45,9 +40,8 @@ def test_restored_is_what_was_saved_and_goes_on_like_it(folder, ranks, load, opt
         assert loaded["twenty"]["losses"] == saved["twenty"]["losses"]
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5])
-def test_ranks_train_what_one_does(folder, ranks, optimizer):
-    one, many = result(folder, 1, optimizer), result(folder, ranks, optimizer)
-    assert_same(many["twenty"]["state"], one["twenty"]["state"], 5e-6)
-    np.testing.assert_array_equal(len(many["ten"]["losses"]), 10)
+def test_ranks_train_what_one_does(folder, ranks):
+    assert_same(
+        result(folder, ranks)["twenty"]["state"], result(folder, 1)["twenty"]["state"], 5e-6
+    )

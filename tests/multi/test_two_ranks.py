@@ -6,7 +6,7 @@ import pytest
 
 from tests.multi.launch import checks_of, run_ranks
 
-PROGRAMS = ["two_ranks.py", "bad_input.py"]
+PROGRAMS = ["two_ranks.py", "bad_input.py", "checkpoints.py"]
 
 pytestmark = pytest.mark.multi
 

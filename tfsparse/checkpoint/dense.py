@@ -33,7 +33,7 @@ def write(model, path, folder):
 def read(model, path, content, partial):
     """Gives the variables of a model their values of a checkpoint.
 
-    If it raises, all variables have the values that they had.
+    If it raises, some variables may have theirs already; `values_of` and `put_back` are for that.
 
     Args:
         model: the model.
@@ -55,8 +55,6 @@ def read(model, path, content, partial):
             )
         with_optimizer = False
     prefix = os.path.join(path, content["folder"], PREFIX)
-    variables = _variables_of(model)
-    kept = [tf.identity(variable) for variable in variables]
     try:
         with rows_kept_elsewhere():
             parts = {"model": _without_optimizer(model)}
@@ -66,11 +64,20 @@ def read(model, path, content, partial):
             # Metrics may be others: they are not what was trained.
             _read(prefix, True, metrics=_metrics_of(model))
     except Exception as error:
-        for variable, value in zip(variables, kept):
-            variable.assign(value)
         raise CheckpointError(
             f"'{path}' is of another model: {error} `partial=True` restores what both have."
         ) from error
+
+
+def values_of(model):
+    """`[(variable, value)]` of a model and its optimizer."""
+    return [(variable, tf.identity(variable)) for variable in _variables_of(model)]
+
+
+def put_back(values):
+    """Gives variables their values of `values_of`."""
+    for variable, value in values:
+        variable.assign(value)
 
 
 def _read(prefix, partial, **parts):

@@ -58,8 +58,13 @@ def restore(model, directory, partial=False):
             _check_files(content, path)
     with runtime.together("restore.read"):
         loaders = [_load(table, of_table, path, model) for table, of_table in stored]
-    with runtime.together("restore.dense"):
-        dense.read(model, path, content, partial)
+    values = dense.values_of(model)
+    try:
+        with runtime.together("restore.dense"):
+            dense.read(model, path, content, partial)
+    except BaseException:
+        dense.put_back(values)
+        raise
     for (table, _), loader in zip(stored, loaders):
         ops.replace_rows(table.shard.handle, loader)
     return content["step"]

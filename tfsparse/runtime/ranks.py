@@ -187,8 +187,8 @@ def require_same(description):
             f"\n  rank {', '.join(ranks)}: {text}" for text, ranks in ranks_by_text.items()
         )
         raise ValueError(
-            "All ranks must make the same tables and train the same variables, in the same order. "
-            f"Received:{found}"
+            "All ranks must make the same tables, train the same variables, and save and restore "
+            f"in the same places, in the same order. Received:{found}"
         )
 
 

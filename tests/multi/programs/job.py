@@ -39,6 +39,16 @@ def table_state(table):
     return dict(zip(("keys", "rows", "slots"), map(np.concatenate, zip(*blocks))))
 
 
+def expect(error, message, function, *arguments):
+    """Calls `function`, which must raise."""
+    try:
+        function(*arguments)
+    except error as raised:
+        assert message in str(raised), raised
+    else:
+        raise AssertionError(f"must raise {error}: {message}")
+
+
 def mine(of_rank_0, of_rank_1):
     """What this one of two ranks takes."""
     return of_rank_1 if tfs.rank() else of_rank_0

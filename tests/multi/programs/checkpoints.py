@@ -1,0 +1,107 @@
+"""Saving and restoring on two ranks where something is odd or goes wrong on one of them."""
+
+import tempfile
+from pathlib import Path
+
+import job
+import numpy as np
+import tensorflow as tf
+from job import expect, mine
+
+import tfsparse as tfs
+from tfsparse import runtime
+from tfsparse.keras_layers import DynamicEmbedding
+
+K = tf.keras
+
+
+def new_folder():
+    """A folder that both ranks know."""
+    return Path(runtime.allgather_object(tempfile.mkdtemp(), "test.folder")[0])
+
+
+def trained(name, ids=range(40)):
+    """A model after a step on some ids."""
+    model = K.Sequential([K.Input((), dtype=tf.int64), DynamicEmbedding(2, name=name)])
+    model.compile(tfs.DistributedOptimizer(K.optimizers.Adagrad(0.1)), "mse")
+    model.fit(np.asarray(ids), np.ones((len(ids), 2)), batch_size=len(ids), verbose=0)
+    return model
+
+
+def table_of(model):
+    return model.layers[0].table
+
+
+def check_ways_of_one_process_are_refused_on_both():
+    model, folder = trained("refused"), new_folder()
+    own = folder / str(tfs.rank())
+    before = job.table_state(table_of(model))
+    for way in (
+        lambda: model.save_weights(own / "w"),
+        lambda: model.save_weights(own / "m.weights.h5"),
+        lambda: model.save(own / "m.keras"),
+        lambda: model.save(own / "m"),
+        lambda: tf.train.Checkpoint(model=model).save(own / "c"),
+        model.get_weights,
+        lambda: model.set_weights([np.zeros(()), np.zeros(6)]),
+    ):
+        expect(NotImplementedError, "Use tfs.save(model, dir)", way)
+    np.testing.assert_equal(job.table_state(table_of(model)), before)
+
+
+def check_different_directories_are_refused_on_both():
+    model, folder = trained("directories"), new_folder()
+    for call in (tfs.save, tfs.restore):
+        tfs.save(model, folder / "a")
+        tfs.save(model, folder / "b")
+        expect(ValueError, "All ranks must", call, model, folder / mine("a", "b"))
+
+
+def check_what_fails_on_one_rank_fails_on_both():
+    model, folder = trained("fails"), new_folder()
+    tfs.save(model, folder)
+    before = sorted(folder.rglob("*"))
+    for call in (tfs.save, tfs.restore):
+        expect(
+            *mine((TypeError, "`model` must be"), (RuntimeError, "rank 0: TypeError")),
+            call,
+            mine("no model", model),
+            folder,
+        )
+    assert sorted(folder.rglob("*")) == before
+
+
+def check_damage_that_one_rank_meets_changes_nothing_on_both():
+    model, folder = trained("damaged"), new_folder()
+    tfs.save(model, folder)
+    model.fit(np.arange(40, 60), np.ones((20, 2)), verbose=0)
+    before = job.table_state(table_of(model)), model.optimizer.iterations.numpy()
+    if tfs.rank() == 0:
+        (path,) = folder.glob("data-*/table-0-buckets-32768-65535.safetensors")
+        whole = bytearray(path.read_bytes())
+        whole[-1] ^= 1
+        path.write_bytes(whole)
+    expect(
+        *mine((RuntimeError, "rank 1: CheckpointError"), (ValueError, "was altered")),
+        tfs.restore,
+        model,
+        folder,
+    )
+    after = job.table_state(table_of(model)), model.optimizer.iterations.numpy()
+    np.testing.assert_equal(after, before)
+
+
+def check_a_rank_without_rows_saves_and_restores_none():
+    owned = trained("owners", range(200))
+    owned = runtime.allgather_object(job.table_state(table_of(owned))["keys"], "test.keys")[1]
+    model, folder = trained("one_owner", owned), new_folder()
+    assert table_of(model).stats()["rows"] == mine(0, len(owned))
+    tfs.save(model, folder)
+    before = job.table_state(table_of(model))
+    model.fit(np.arange(500, 520), np.ones((20, 2)), verbose=0)
+    assert tfs.restore(model, folder) == 1
+    np.testing.assert_equal(job.table_state(table_of(model)), before)
+    assert table_of(model).size() == len(owned)
+
+
+job.run_checks(globals())
