@@ -39,4 +39,5 @@ export TFSPARSE_TEST_WHEEL=$folder/wheel
 export PATH="$folder/env/bin:$PATH"
 cd "$folder/copy"
 # test_architecture.py looks at the sources; `make lint` runs it.
-exec python -m pytest --ignore tests/test_architecture.py "$@"
+# The slowest are shown, because the whole should take less than 25 minutes on two cores.
+exec python -m pytest --durations=25 --ignore tests/test_architecture.py "$@"
