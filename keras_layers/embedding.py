@@ -166,7 +166,13 @@ class DynamicEmbedding(TableReader, tf.keras.layers.Layer):
 
     def load_own_variables(self, store):
         """Replaces all rows by those in the file, if the layer had some when it was saved."""
+        saving.refuse_on_several_ranks(self.table_config.name)
         if not list(store.keys()):
+            if self.table_config.shard is not None and self.table.size() > 0:
+                raise ValueError(
+                    f"Table '{self.table_config.name}' has rows, and the file has none for layer "
+                    f"'{self.name}': it is of another model."
+                )
             return
         if not self.built:
             self.build(None)  # which asks for no shape

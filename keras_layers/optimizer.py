@@ -243,6 +243,10 @@ class _TrainsTables:
 
 
 class _NewTrainsTables(_TrainsTables):
+    def make_variables(self, var_list):
+        """Makes `iterations` and slots, which otherwise the first step would."""
+        self.build(var_list)
+
     def build(self, var_list):
         super().build([variable for variable in var_list if table_of(variable) is None])
 
@@ -266,6 +270,10 @@ class _NewTrainsTables(_TrainsTables):
 
 
 class _LegacyTrainsTables(_TrainsTables):
+    def make_variables(self, var_list):
+        """Makes `iterations`, hyperparameters and slots, which otherwise the first step would."""
+        self._create_all_weights(var_list)
+
     def _create_all_weights(self, var_list):
         super()._create_all_weights([v for v in var_list if table_of(v) is None])
 

@@ -72,7 +72,7 @@ void KeyIndex::Fill(Span<const Hash> hashes, Executor* executor) {
                         [&](size_t first, size_t last) {
                           try {
                             for (size_t i = first; i < last; ++i) {
-                              subs_[i].Fill({&hashes[begins[i]], begins[i + 1] - begins[i]},
+                              subs_[i].Fill({hashes.data() + begins[i], begins[i + 1] - begins[i]},
                                             static_cast<Location>(begins[i]));
                             }
                           } catch (const std::bad_alloc&) {

@@ -31,7 +31,6 @@ def test_ten_steps_save_restore_and_ten_more_are_twenty(tmp_path, optimizer):
 
     restored = make_model(optimizer)
     assert tfs.restore(restored, tmp_path) == 10
-    train(restored, [])
     assert state_of(restored)["rows"].keys() == at_ten["rows"].keys()
     assert train(restored, range(10, 20)) == losses[10:]
     assert_same(state_of(restored), state_of(straight))
@@ -119,7 +118,6 @@ def test_a_second_save_takes_the_place_of_the_first(tmp_path):
     wanted = state_of(model)
     again = make_model()
     assert tfs.restore(again, tmp_path) == 6
-    train(again, [])
     assert_same(state_of(again), wanted)
 
 
@@ -166,7 +164,8 @@ def test_any_tool_reads_the_rows(tmp_path):
         assert all(np.array_equal(rows[key], wanted[key]) for key in rows)
         hashes = np.array([hash_of(key) for key in tensors["keys"]], np.uint64)
         assert (hashes[1:] > hashes[:-1]).all()
-        counts = np.bincount((hashes >> np.uint64(48)).astype(int), minlength=1 << 16)
+        groups = len(tensors["bucket_offsets"]) - 1
+        counts = np.bincount((hashes >> np.uint64(48)).astype(int) * groups >> 16, minlength=groups)
         np.testing.assert_array_equal(np.diff(tensors["bucket_offsets"]), counts)
 
 
@@ -178,7 +177,6 @@ def test_a_table_is_split_into_files_and_read_by_threads(tmp_path, monkeypatch):
     assert len(row_files(tmp_path)) > 10
     again = make_model()
     tfs.restore(again, tmp_path)
-    train(again, [])
     assert state_of(again)["rows"].keys() == state_of(model)["rows"].keys()
     assert_same({**state_of(again), "optimizer": []}, {**state_of(model), "optimizer": []})
 

@@ -63,14 +63,14 @@ def read(model, path, content, partial):
             _read(prefix, partial, **parts)
             # Metrics may be others: they are not what was trained.
             _read(prefix, True, metrics=_metrics_of(model))
-    except Exception as error:
-        raise CheckpointError(
-            f"'{path}' is of another model: {error} `partial=True` restores what both have."
-        ) from error
+    except (AssertionError, ValueError) as error:
+        hint = "" if partial else " `partial=True` restores what both have."
+        raise CheckpointError(f"'{path}' is of another model: {error}{hint}") from error
 
 
 def values_of(model):
-    """`[(variable, value)]` of a model and its optimizer."""
+    """`[(variable, value)]` of everything that `read` may change."""
+    describe_optimizer(model)  # which makes its variables
     return [(variable, tf.identity(variable)) for variable in _variables_of(model)]
 
 
@@ -102,7 +102,9 @@ def describe_optimizer(model):
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     if optimizer is None:
         return None
-    if not isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
+    if hasattr(optimizer, "make_variables"):
+        optimizer.make_variables(model.trainable_variables)
+    elif not isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
         optimizer.build(model.trainable_variables)
     names = [type(outer).__name__] if outer is not optimizer else []
     names.append(getattr(optimizer, "keras_class", type(optimizer)).__name__)
@@ -129,10 +131,15 @@ def _metrics_of(model):
 
 
 def _variables_of(model):
-    optimizer = _optimizer_of(model)
+    parts = {"model": model, "metrics": _metrics_of(model)}
     variables = list(model.variables)
-    if optimizer is not None:
-        variables += _list(optimizer.variables)
+    if _optimizer_of(model) is not None:
+        parts["optimizer"] = _optimizer_of(model)
+        variables += _list(_optimizer_of(model).variables)
+    # Rates and the state of loss scaling are no variables of an optimizer, and slots of a legacy
+    # one are none of its parts.
+    root = tf.train.Checkpoint(**parts)
+    variables += tf.train.TrackableView(root).descendants()
     return [v for v in {id(v): v for v in variables}.values() if isinstance(v, tf.Variable)]
 
 

@@ -23,11 +23,17 @@ def write(manifest, directory):
     manifest["sha256"] = digest(manifest)
     aside = os.path.join(directory, NAME + ".tmp")
     with open(aside, "w", encoding="utf-8") as file:
-        json.dump(manifest, file, indent=1)
+        json.dump(manifest, file, indent=1, default=_plain)
         file.write("\n")
     runtime.sync(aside)
     os.rename(aside, os.path.join(directory, NAME))
     runtime.sync(directory)
+
+
+def is_ours(directory):
+    """Whether what stands in the place of a manifest is one, whole or not."""
+    with open(os.path.join(directory, NAME), "rb") as file:
+        return FORMAT.encode() in file.read(1 << 16)
 
 
 def read(directory):
@@ -62,8 +68,13 @@ def read(directory):
     return manifest
 
 
+def _plain(number):
+    """A number of numpy, as users may write into a table's options, as one of Python."""
+    return number.item()
+
+
 def digest(manifest):
     """The checksum of a manifest, over everything but itself."""
     content = {name: value for name, value in manifest.items() if name != "sha256"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -11,7 +11,7 @@ from tfsparse.checkpoint.manifest import CheckpointError
 from tfsparse.checkpoint.row_file import RowFile
 from tfsparse.checkpoint.threads import run_all
 from tfsparse.embedding.ownership import NUM_BUCKETS, buckets_of_rank
-from tfsparse.embedding.protocol import built_tables_of, table_rule
+from tfsparse.embedding.protocol import named_tables_of, table_rule
 
 
 def restore(model, directory, partial=False):
@@ -47,26 +47,29 @@ def restore(model, directory, partial=False):
         step = tfs.restore(model, "checkpoints/monday")
         ```
     """
+    runtime.require_same(f"restore the checkpoint {os.path.abspath(str(directory))!r}")
     with runtime.together("restore.check"):
         path = runtime.mounted_path(directory)
-        tables = built_tables_of(model)
+        tables = named_tables_of(model)
         content = manifest.read(path)
-    runtime.require_same(f"restore {path!r}, saved as {content['folder']}, partial={partial}")
+    runtime.require_same(f"restore what was saved as {content['folder']}, partial={partial}")
     with runtime.together("restore.compare"):
         stored = _match(tables, content["tables"], model, path, partial)
         if runtime.rank() == 0:
             _check_files(content, path)
     with runtime.together("restore.read"):
         loaders = [_load(table, of_table, path, model) for table, of_table in stored]
-    values = dense.values_of(model)
+    with runtime.together("restore.values"):
+        values = dense.values_of(model)
     try:
         with runtime.together("restore.dense"):
             dense.read(model, path, content, partial)
     except BaseException:
         dense.put_back(values)
         raise
-    for (table, _), loader in zip(stored, loaders):
-        ops.replace_rows(table.shard.handle, loader)
+    with runtime.together("restore.replace"):
+        for (table, _), loader in zip(stored, loaders):
+            ops.replace_rows(table.shard.handle, loader)
     return content["step"]
 
 
@@ -74,8 +77,6 @@ def _match(tables, described, model, path, partial):
     """The tables to be restored, `[(table, what the manifest says of it)]`."""
     by_name = {of_table["name"]: of_table for of_table in described}
     names = [table.name for table in tables]
-    if len(set(names)) < len(names):
-        raise ValueError(f"Tables of one model need names of their own. Received: {names}.")
     absent = [name for name in names if name not in by_name]
     foreign = [name for name in by_name if name not in names]
     if (absent or foreign) and not partial:
@@ -173,8 +174,9 @@ def _load(table, of_table, path, model):
             raise CheckpointError(_altered(full))
         rows = 0, described["rows"]
         if (low, high) != (begin, end):
-            offsets = file.read_bucket_offsets(full)
-            rows = int(offsets[low - begin]), int(offsets[high - begin])
+            rows = file.rows_of_buckets(full, low, high)
+            if not 0 <= rows[0] <= rows[1] <= described["rows"]:
+                raise CheckpointError(_altered(full))
         files.append((described, file, full, rows, first))
         first += rows[1] - rows[0]
 

@@ -1,6 +1,8 @@
 """`tfs.save`: every rank writes its rows, rank 0 the rest."""
 
+import contextlib
 import os
+import re
 import shutil
 import uuid
 
@@ -12,7 +14,7 @@ from tfsparse.checkpoint import dense, manifest
 from tfsparse.checkpoint.row_file import RowFile
 from tfsparse.checkpoint.threads import run_all
 from tfsparse.embedding.ownership import buckets_of_rank
-from tfsparse.embedding.protocol import built_tables_of
+from tfsparse.embedding.protocol import named_tables_of
 from tfsparse.version import __version__
 
 # Of one file. Several are written at once, and 16 bytes a row are in memory for each.
@@ -46,15 +48,18 @@ def save(model, directory):
         tfs.save(model, "checkpoints/monday")
         ```
     """
+    runtime.require_same(f"save a checkpoint to {os.path.abspath(str(directory))!r}")
     with runtime.together("save.check"):
         path = runtime.mounted_path(directory)
-        tables = built_tables_of(model)
+        tables = named_tables_of(model)
+        if runtime.rank() == 0:
+            _refuse_foreign_manifest(path)
         optimizer = dense.describe_optimizer(model)
-    runtime.require_same(f"save {[table.name for table in tables]} to {path!r}")
     folder = FOLDER + runtime.allgather_object(uuid.uuid4().hex[:12], "save.folder")[0]
     try:
         with runtime.together("save.begin"):
             if runtime.rank() == 0:
+                made = _missing_folders(path)
                 os.makedirs(os.path.join(path, folder))
         with runtime.together("save.write"):
             _check_seen(path, folder)
@@ -66,7 +71,8 @@ def save(model, directory):
         with runtime.together("save.end"):
             if runtime.rank() == 0:
                 runtime.sync(os.path.join(path, folder))
-                runtime.sync(os.path.dirname(path))
+                for new in made:
+                    runtime.sync(os.path.dirname(new))
                 described = [
                     _describe(table, [part for files in files_of_ranks for part in files[number]])
                     for number, table in enumerate(tables)
@@ -87,7 +93,29 @@ def save(model, directory):
             _discard(path, folder)
         raise
     if runtime.rank() == 0:
-        _remove_others(path, folder)
+        with contextlib.suppress(OSError):  # the next save tries again
+            _remove_others(path, folder)
+
+
+def _refuse_foreign_manifest(path):
+    """Raises if saving to `path` would replace something that is no checkpoint."""
+    try:
+        manifest.read(path)
+    except manifest.CheckpointError as error:
+        name = os.path.join(path, manifest.NAME)
+        if os.path.lexists(name) and not manifest.is_ours(path):
+            raise ValueError(
+                f"'{name}' is there and is not of a checkpoint. Save to another directory."
+            ) from error
+
+
+def _missing_folders(path):
+    """The folders on the way to `path`, and itself, that are not there."""
+    missing = []
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing
 
 
 def _check_seen(path, folder):
@@ -102,7 +130,7 @@ def _discard(path, folder):
     """Removes what a failed save has written, unless its very last steps alone have failed."""
     try:
         complete = manifest.read(path)["folder"] == folder
-    except manifest.CheckpointError:
+    except (manifest.CheckpointError, OSError):
         complete = False
     if not complete:
         shutil.rmtree(os.path.join(path, folder), ignore_errors=True)
@@ -111,7 +139,7 @@ def _discard(path, folder):
 def _remove_others(path, folder):
     """Removes what earlier saves to the directory have left, whether they ended well or not."""
     for name in os.listdir(path):
-        if name.startswith(FOLDER) and name != folder:
+        if re.fullmatch(FOLDER + "[0-9a-f]{12}", name) and name != folder:
             shutil.rmtree(os.path.join(path, name), ignore_errors=True)
 
 

@@ -46,6 +46,21 @@ def built_tables_of(model):
     return tables
 
 
+def named_tables_of(model):
+    """`built_tables_of`, told apart by their names.
+
+    Raises:
+        TypeError, ValueError: as there, or two tables have one name.
+    """
+    tables = built_tables_of(model)
+    names = [table.name for table in tables]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"Tables of one model need names of their own to be saved. Received: {names}."
+        )
+    return tables
+
+
 def table_rule(table, model):
     """The `(rule, arguments)` that a table gets by the model's first step; None without one."""
     optimizer = getattr(model, "optimizer", None)
