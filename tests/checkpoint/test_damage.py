@@ -176,6 +176,20 @@ def test_another_optimizer_is_refused_unless_partial(saved):
     train(other, range(3, 5))
 
 
+def test_a_refusal_that_comes_late_puts_everything_back(saved):
+    inner = make_model(optimizer=None)
+    frozen = tf.keras.layers.Dense(1, trainable=False)  # so the optimizer has what it had
+    other = tf.keras.Model(inner.inputs, frozen(inner.output))
+    other.compile(tfs.DistributedOptimizer(tf.keras.optimizers.Adam(0.25)), "mse")
+    weights = [weight.numpy() for weight in inner.layers[-1].weights]
+    with pytest.raises(CheckpointError, match="of another model"):
+        tfs.restore(other, saved)
+    assert float(other.optimizer.learning_rate) == 0.25
+    assert int(other.optimizer.iterations) == 0
+    for weight, before in zip(inner.layers[-1].weights, weights):
+        np.testing.assert_array_equal(weight, before)
+
+
 def test_other_dense_weights_are_refused(saved):
     inner = make_model(optimizer=None)
     other = tf.keras.Model(inner.inputs, tf.keras.layers.Dense(3)(inner.output))

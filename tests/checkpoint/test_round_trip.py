@@ -96,6 +96,30 @@ def test_a_checkpoint_from_before_the_first_step_goes_with_any_optimizer(tmp_pat
         assert train(model, range(3))[0] == losses[0]
 
 
+def test_a_legacy_optimizer_too_goes_back_to_before_its_first_step(tmp_path):
+    model = make_model("legacy.Adam")
+    tfs.save(model, tmp_path)
+    losses = train(model, range(3))
+    assert tfs.restore(model, tmp_path) == 0
+    assert train(model, range(3)) == losses
+
+
+def test_a_save_touches_nothing_that_is_not_its_own(tmp_path):
+    model = make_model("SGD")
+    for name in ("data-train", "data-2024", "data-0123456789ab.bak"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("mine")
+    for _ in range(2):
+        tfs.save(model, tmp_path)
+    assert len(list(tmp_path.glob("*/mine"))) == 3
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "manifest.json").write_text("{}")
+    with pytest.raises(ValueError, match="is not of a checkpoint"):
+        tfs.save(model, foreign)
+    assert (foreign / "manifest.json").read_text() == "{}"
+
+
 def test_a_model_without_optimizer_takes_rows_and_weights(tmp_path):
     trained = make_model()
     train(trained, range(4))

@@ -25,13 +25,13 @@ def mounted_path(directory):
     """`directory` as an absolute path.
 
     Args:
-        directory: path, a string or `os.PathLike`.
+        directory: path, a string, bytes or `os.PathLike`.
 
     Raises:
         ValueError: it is a URL. What is written is renamed into place when it is complete, and
             stores of objects cannot rename.
     """
-    directory = os.fspath(directory)
+    directory = os.fsdecode(directory)
     if "://" in directory:
         raise ValueError(
             "`directory` must be on a mounted file system, because what is written there is "
