@@ -178,22 +178,31 @@ def test_another_optimizer_is_refused_unless_partial(saved):
 
 def test_a_refusal_that_comes_late_puts_everything_back(saved):
     inner = make_model(optimizer=None)
-    frozen = tf.keras.layers.Dense(1, trainable=False)  # so the optimizer has what it had
-    other = tf.keras.Model(inner.inputs, frozen(inner.output))
+    # The same weights, at another place of the model: TensorFlow finds that out while it reads.
+    tail = tf.keras.Sequential([tf.keras.layers.Dense(6, "relu"), tf.keras.layers.Dense(1)])
+    other = tf.keras.Model(inner.inputs, tail(inner.layers[-2].input))
     other.compile(tfs.DistributedOptimizer(tf.keras.optimizers.Adam(0.25)), "mse")
-    weights = [weight.numpy() for weight in inner.layers[-1].weights]
+    weights = [weight.numpy() for weight in tail.weights]
     with pytest.raises(CheckpointError, match="of another model"):
         tfs.restore(other, saved)
     assert float(other.optimizer.learning_rate) == 0.25
     assert int(other.optimizer.iterations) == 0
-    for weight, before in zip(inner.layers[-1].weights, weights):
+    for weight, before in zip(tail.weights, weights):
         np.testing.assert_array_equal(weight, before)
 
 
 def test_other_dense_weights_are_refused(saved):
     inner = make_model(optimizer=None)
     other = tf.keras.Model(inner.inputs, tf.keras.layers.Dense(3)(inner.output))
-    assert_refused(other, saved, "of another model")
+    assert_refused(other, saved, "of another model", "['float32[1, 3]', 'float32[3]']")
+
+
+def test_more_weights_than_the_model_has_are_refused(saved, tmp_path):
+    inner = make_model(optimizer=None)
+    frozen = tf.keras.layers.Dense(2, trainable=False, name="more")(inner.output)
+    tfs.save(tf.keras.Model(inner.inputs, frozen), tmp_path)
+    assert_refused(inner, tmp_path, "['float32[1, 2]', 'float32[2]']")
+    tfs.restore(inner, tmp_path, partial=True)
 
 
 def test_partial_restores_the_tables_that_both_have(saved):

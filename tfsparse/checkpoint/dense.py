@@ -1,5 +1,6 @@
 """What is not in tables: weights, optimizer and metrics, as a TensorFlow checkpoint."""
 
+import collections
 import os
 
 import tensorflow as tf
@@ -111,6 +112,27 @@ def describe_optimizer(model):
     if isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
         return ".".join(["legacy", *names])
     return f"{'.'.join(names)} of {runtime.told(_list(optimizer.variables))}"
+
+
+def describe_weights(model):
+    """Types and shapes of the model's variables, in an order of their own."""
+    variables = [variable for variable in model.variables if isinstance(variable, tf.Variable)]
+    return sorted(runtime.told([variable]) for variable in variables)
+
+
+def check_weights(model, path, content):
+    """Raises if a checkpoint has other weights than the model: more of them, too.
+
+    Raises:
+        CheckpointError: it says which.
+    """
+    then, now = (collections.Counter(w) for w in (content["weights"], describe_weights(model)))
+    if then != now:
+        raise CheckpointError(
+            f"'{path}' is of another model: it has weights {list((then - now).elements())} that "
+            f"the model does not have, and the model has {list((now - then).elements())} that it "
+            "does not have. `partial=True` restores what both have."
+        )
 
 
 def _optimizer_of(model):

@@ -55,6 +55,8 @@ def restore(model, directory, partial=False):
     runtime.require_same(f"restore what was saved as {content['folder']}, partial={partial}")
     with runtime.together("restore.compare"):
         stored = _match(tables, content["tables"], model, path, partial)
+        if not partial:
+            dense.check_weights(model, path, content)
         if runtime.rank() == 0:
             _check_files(content, path)
     with runtime.together("restore.read"):

@@ -84,6 +84,7 @@ def save(model, directory):
                     "step": dense.step_of(model),
                     "folder": folder,
                     "optimizer": optimizer,
+                    "weights": dense.describe_weights(model),
                     "dense": dense_files,
                     "tables": described,
                 }
