@@ -298,7 +298,7 @@ def test_memory_is_bounded(tmp_path):
     grown = status_mb("VmHWM") - before
     written = sum(file.stat().st_size for file in Path(path, "variables").iterdir()) / 1e6
     assert written > 300
-    assert 0 <= grown < 150, f"grew by {grown} MB"
+    assert -5 < grown < 150, f"grew by {grown} MB"  # below 0: what was freed between the two
 
 
 def status_mb(name):

@@ -41,7 +41,7 @@ def built_tables_of(model):
     if missing:
         raise ValueError(
             f"Tables {missing} of model '{model.name}' have no rows: their layers have never been "
-            "called. Call the model, or fit it, before."
+            "called. Call it, or fit it, before."
         )
     return tables
 
