@@ -59,7 +59,7 @@ def save(model, directory):
     try:
         with runtime.together("save.begin"):
             if runtime.rank() == 0:
-                made = _missing_folders(path)
+                made = runtime.missing_folders(path)
                 os.makedirs(os.path.join(path, folder))
         with runtime.together("save.write"):
             _check_seen(path, folder)
@@ -108,15 +108,6 @@ def _refuse_foreign_manifest(path):
             raise ValueError(
                 f"'{name}' is there and is not of a checkpoint. Save to another directory."
             ) from error
-
-
-def _missing_folders(path):
-    """The folders on the way to `path`, and itself, that are not there."""
-    missing = []
-    while not os.path.lexists(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    return missing
 
 
 def _check_seen(path, folder):

@@ -38,7 +38,7 @@ def written_aside(target):
                     "choose another, or give `version=`."
                 )
             if runtime.rank() == 0:
-                missing = _missing_folders(folder)
+                missing = runtime.missing_folders(folder)
                 os.makedirs(folder, exist_ok=True)
                 os.mkdir(aside)
         with runtime.together("export.seen"):
@@ -60,15 +60,6 @@ def written_aside(target):
                 with contextlib.suppress(OSError):  # something else is in it by now
                     os.rmdir(made)
         raise
-
-
-def _missing_folders(folder):
-    """The folders on the way to `folder` that are not there, innermost first."""
-    missing = []
-    while not os.path.lexists(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    return missing
 
 
 def _sync_all(folder):

@@ -40,6 +40,15 @@ def mounted_path(directory):
     return os.path.abspath(directory)
 
 
+def missing_folders(path):
+    """The folders on the way to `path`, and itself, that are not there; innermost first."""
+    missing = []
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing
+
+
 def sync(path):
     """Waits until a file or directory is on the disk. To be called where it was written."""
     descriptor = os.open(path, os.O_RDONLY)
