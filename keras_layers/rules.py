@@ -28,7 +28,14 @@ def rule_of(optimizer, keras_class):
         ValueError: no table rule does what this optimizer, so configured, does.
     """
     rule = _RULES.get(keras_class)
-    number = lambda name: float(tf.convert_to_tensor(getattr(optimizer, name)))  # noqa: E731
+    legacy = isinstance(optimizer, _KERAS.legacy.Optimizer)
+
+    def number(name):
+        # New optimizers compute 1 - beta from Python's floats, legacy ones from float32.
+        value = getattr(optimizer, name)
+        exact = isinstance(value, (int, float)) and not legacy
+        return float(value if exact else tf.convert_to_tensor(value))
+
     if rule is None:
         _refuse(keras_class, "it is not SGD, Adagrad or Adam")
     for name in ("amsgrad", "use_ema", "weight_decay", "nesterov"):
@@ -42,7 +49,6 @@ def rule_of(optimizer, keras_class):
         return optimizers.SGD()
     if rule == "Adagrad":
         initial = keras_class.get_config(optimizer)["initial_accumulator_value"]
-        legacy = isinstance(optimizer, _KERAS.legacy.Optimizer)
         if legacy and (number("epsilon") > 1e-6 or initial < 1e-2):
             # sqrt(a) + epsilon there, sqrt(a + epsilon) in Keras's new one and here
             _refuse(keras_class, "with this epsilon and initial accumulator its formula differs")

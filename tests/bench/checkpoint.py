@@ -76,11 +76,12 @@ def fill(model, keys, dim):
     """Trains each key once."""
     import numpy as np
 
+    import tfsparse as tfs
     from tests.bench import workload
     from tfsparse import ops
 
     table = model.layers[1].table
-    ops.bind(table.handle, "adam", [0.1, 0.001, 1e-7])
+    table.bind(tfs.optimizers.Adam())
     for block in workload.batches(workload.distinct_keys(keys)):
         ops.apply(table.handle, block, np.ones((len(block), dim), np.float32), 0.01)
 

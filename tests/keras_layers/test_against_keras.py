@@ -125,3 +125,11 @@ def test_adam_equals_keras_for_a_row_of_every_step():
     for value in upstream.astype(np.float32):
         keras.apply_gradients([(tf.constant(value), weight)])
     np.testing.assert_allclose(all_rows(table_of(model))[7][0], weight.numpy()[0], rtol=1e-5)
+
+
+def test_keras_adam_and_that_of_tables_are_one_rule():
+    model = linear_model(tf.keras.optimizers.Adam(0.1))
+    model.fit(samples([7], [1.0]), verbose=0)
+    table_of(model).bind(tfs.optimizers.Adam(0.1))  # raises if it has another
+    with pytest.raises(tf.errors.FailedPreconditionError, match="cannot change"):
+        table_of(model).bind(tfs.optimizers.Adam(0.1, beta_2=0.99))
