@@ -106,12 +106,12 @@ setup(
         *STACKS[TENSORFLOW],
         "horovod==0.28.1",  # the last release, and the one whose names and order we rely on
         "numpy<2",  # these TensorFlows are compiled for the numpy 1 ABI
+        "safetensors>=0.4,<1",  # reads pretrained vectors
     ],
     extras_require={
         "test": [
             "pytest>=8,<10",  # pytest 9 has left Python 3.9
             "ruff==0.17.6",  # formatting differs from release to release
-            "safetensors>=0.4,<1",  # reads what we write, as any tool could
             "clang-format==23.1.5",  # as above
         ],
     },

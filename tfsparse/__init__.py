@@ -10,7 +10,7 @@ model.compile(tfs.DistributedOptimizer(tf.keras.optimizers.Adam(1e-3)), "mse")
 ```
 """
 
-from tfsparse.checkpoint import restore, save
+from tfsparse.checkpoint import load_rows, restore, save
 from tfsparse.embedding import initializers, optimizers
 from tfsparse.embedding.config import Table
 from tfsparse.export import export
@@ -28,6 +28,7 @@ __all__ = [
     "export",
     "init",
     "initializers",
+    "load_rows",
     "local_rank",
     "optimizers",
     "rank",

@@ -259,6 +259,22 @@ Status Table::Apply(float learning_rate, const float* gradients, Executor* execu
   return Status();
 }
 
+Status Table::SetRows(const float* values, bool with_slots, Executor* executor, Plan* plan) {
+  TFSPARSE_CHECK(plan->table_.get() == this);
+  std::unique_lock<std::shared_mutex> lock(rows_mutex_);
+  TFSPARSE_RETURN_IF_ERROR(CheckGeneration(*plan));
+  const size_t floats = with_slots ? pages_->row_floats() : dim();
+  executor->ParallelFor(plan->rows_.size(), RowNs(floats), [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      float* const row = pages_->row(plan->rows_[i]);
+      std::memcpy(row, values + i * floats, floats * sizeof(float));
+      if (!with_slots) optimizer_->InitSlots(dim(), row + dim());
+    }
+  });
+  Commit(plan);
+  return Status();
+}
+
 size_t Table::size() const {
   std::shared_lock<std::shared_mutex> lock(index_mutex_);
   return index_.size() - num_provisional_;

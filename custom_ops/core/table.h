@@ -45,7 +45,7 @@ struct TableStats {
 //
 // The state of a table is defined by the applied steps alone. Calls have a phase:
 //   stage  Stage()                    reserves rows, changes nothing that others can see
-//   apply  Apply(), Bind(), Replace() the only calls that change the state
+//   apply  Apply(), SetRows(), Bind(), Replace(): the only calls that change the state
 //   read   all others
 // One call of each changing phase at a time; a stager, an applier and any number of readers may
 // run together. Keys passed to one Stage() call must be distinct and belong to this shard.
@@ -71,6 +71,10 @@ class Table : public std::enable_shared_from_this<Table> {
   // Apply. Updates each row of the plan by its gradient, gradients [keys, dim], and commits the
   // plan. A table without an optimizer refuses, and so does any for a rate outside of [0, 1e12].
   Status Apply(float learning_rate, const float* gradients, Executor* executor, Plan* plan);
+
+  // Apply. Gives the rows of the plan values from elsewhere and commits the plan: values
+  // [keys, dim], with slots that begin anew, or [keys, row_floats()], with the slots.
+  Status SetRows(const float* values, bool with_slots, Executor* executor, Plan* plan);
 
   // Read. Copies the parameters of committed keys, and the default for all others, to out
   // [keys, dim]. Keys may repeat.

@@ -164,6 +164,31 @@ class ApplyOp : public Kernel {
   }
 };
 
+class SetRowsOp : public Kernel {
+ public:
+  explicit SetRowsOp(tf::OpKernelConstruction* ctx) : Kernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("with_slots", &with_slots_));
+  }
+
+  void Run(tf::OpKernelContext* ctx) override {
+    TablePtr table;
+    OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
+    Span<const Key> keys;
+    OP_REQUIRES_OK(ctx, ListFrom(ctx, 1, &keys));
+    const size_t floats = with_slots_ ? table->table()->row_floats() : table->table()->dim();
+    const float* rows;
+    OP_REQUIRES_OK(ctx, RowsFrom(ctx, 2, keys.size(), floats, &rows));
+    PoolExecutor executor(ctx);
+    std::shared_ptr<Plan> plan;
+    OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->Stage(keys, &executor, &plan)));
+    OP_REQUIRES_OK(
+        ctx, ToTensorFlow(table->table()->SetRows(rows, with_slots_, &executor, plan.get())));
+  }
+
+ private:
+  bool with_slots_;
+};
+
 class SizeOp : public Kernel {
  public:
   using Kernel::Kernel;
@@ -239,6 +264,7 @@ TFSPARSE_REGISTER("Stage", StageOp);
 TFSPARSE_REGISTER("ReadPlan", ReadPlanOp);
 TFSPARSE_REGISTER("Lookup", LookupOp);
 TFSPARSE_REGISTER("Apply", ApplyOp);
+TFSPARSE_REGISTER("SetRows", SetRowsOp);
 TFSPARSE_REGISTER("Size", SizeOp);
 TFSPARSE_REGISTER("Scan", ScanOp);
 TFSPARSE_REGISTER("Stats", StatsOp);

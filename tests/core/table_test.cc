@@ -22,6 +22,7 @@ using testing::Random;
 using testing::Read;
 using testing::RowsOf;
 using testing::Stage;
+using testing::SetRows;
 using testing::TablePointer;
 using testing::ThreadedExecutor;
 
@@ -111,6 +112,33 @@ TEST(Table, RowsThatAreFreeStayFreeWhenBound) {
   const size_t page_bytes = table->Stats().page_bytes;
   Apply(table.get(), Stage(table.get(), keys).get(), 1.0f, Floats(300000, 1.0f));
   EXPECT_EQ(table->Stats().page_bytes, page_bytes);
+}
+
+TEST(Table, SetRowsGivesNewAndOldKeysTheirValues) {
+  const TablePointer table = MakeTable(2, 1.0f);
+  SetRows(table.get(), Stage(table.get(), {1, 2}).get(), false, {1, 2, 3, 4});  // no rule yet
+  EXPECT_EQ(Lookup(*table, {2, 1, 3}), (Floats{3, 4, 1, 2, -1, -1}));
+  EXPECT_OK(table->Bind("adagrad", {7.0f, 0.0f}));
+  Apply(table.get(), Stage(table.get(), {2, 1}).get(), 4.0f, {3, 3, 3, 3});
+  EXPECT_EQ(RowsOf(*table).at(HashOf(2)), (Floats{0, 1, 16, 16}));
+  SetRows(table.get(), Stage(table.get(), {2, 5}).get(), false, {9, 8, 7, 6});
+  SetRows(table.get(), Stage(table.get(), {1, 6}).get(), true, {1, 2, 3, 4, 5, 6, 7, 8});
+  const auto rows = RowsOf(*table);
+  EXPECT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows.at(HashOf(2)), (Floats{9, 8, 7, 7}));
+  EXPECT_EQ(rows.at(HashOf(5)), (Floats{7, 6, 7, 7}));
+  EXPECT_EQ(rows.at(HashOf(1)), (Floats{1, 2, 3, 4}));
+  EXPECT_EQ(rows.at(HashOf(6)), (Floats{5, 6, 7, 8}));
+}
+
+TEST(Table, SetRowsCommitsWhatOtherPlansHold) {
+  const TablePointer table = SgdTable(1, 1.0f);
+  const PlanPointer plan = Stage(table.get(), {1, 2});
+  SetRows(table.get(), Stage(table.get(), {2}).get(), false, {5});
+  EXPECT_EQ(table->size(), 1u);
+  EXPECT_EQ(Read(*table, *plan), (Floats{1, 5}));
+  Apply(table.get(), plan.get(), 1.0f, {1, 1});
+  EXPECT_EQ(Lookup(*table, {1, 2}), (Floats{0, 4}));
 }
 
 TEST(Table, RebindingAnotherRuleFails) {

@@ -2,7 +2,7 @@
 
     keys        askers -> owners    int64, behind a header
     rows        owners -> askers    float32 [., dim]
-    gradients   askers -> owners    keys and sums in one message
+    values      anyone -> owners    keys and values in one message: gradients, or rows to be loaded
 
 With one rank each returns its input. Collectives of one name must not overlap: each stands
 between two ops on the table's handle, and TensorFlow runs those one after another, in nested
@@ -64,22 +64,22 @@ class Exchange:
         received, _ = runtime.alltoall(rows, counts, f"{self._name}.rows")
         return received
 
-    def gradients_to_owners(self, keys, sums, counts):
-        """Sends gradients home.
+    def values_to_owners(self, keys, values, counts):
+        """Sends gradients, or rows, home.
 
         Args:
             keys: int64 `[u]`, grouped by owner.
-            sums: float32 `[u, dim]`.
+            values: float32 `[u, any]`.
             counts: int32 `[size()]`, keys for each owner.
 
         Returns:
             The same for the keys this rank owns, from all ranks in rank order: a key may repeat.
         """
         if runtime.size() == 1:
-            return keys, sums
+            return keys, values
         # One message instead of two: the 64 bits of a key travel as two more floats.
-        packed = tf.concat([sums, tf.bitcast(keys, tf.float32)], axis=1)
-        packed, _ = runtime.alltoall(packed, counts, f"{self._name}.gradients")
+        packed = tf.concat([values, tf.bitcast(keys, tf.float32)], axis=1)
+        packed, _ = runtime.alltoall(packed, counts, f"{self._name}.values")
         return tf.bitcast(packed[:, -2:], tf.int64), packed[:, :-2]
 
 

@@ -11,6 +11,12 @@ def buckets_of_rank(rank, num_ranks):
     return first, last
 
 
+def owners_of(keys, num_ranks):
+    """The rank that owns each key, int64 `[n]` -> int64 `[n]`."""
+    first_buckets = [buckets_of_rank(rank, num_ranks)[0] for rank in range(num_ranks)]
+    return np.searchsorted(first_buckets, buckets_of(keys), side="right") - 1
+
+
 def buckets_of(keys):
     """The bucket of each key, int64 `[n]` -> int64 `[n]`: the top 16 bits of its hash."""
     x = keys.astype(np.int64).view(np.uint64)

@@ -2,11 +2,13 @@
 
 import weakref
 
+import numpy as np
 import tensorflow as tf
 
 from tfsparse import ops, runtime
 from tfsparse.embedding.exchange import Exchange
 from tfsparse.embedding.keys import as_keys
+from tfsparse.embedding.ownership import owners_of
 
 # `dense_shape[0]` of a row gradient is this plus the samples it comes from. Nothing can make it
 # dense by accident: that asks for petabytes and fails, on every device.
@@ -145,7 +147,7 @@ class ShardedTable:
         unique, sums, counts = ops.sum_by_key(self.handle, keys, values)
         if runtime.size() == 1:
             return unique, sums
-        unique, sums = self._exchange.gradients_to_owners(unique, sums, counts)
+        unique, sums = self._exchange.values_to_owners(unique, sums, counts)
         unique, sums, _ = ops.sum_by_key(self.handle, unique, sums)
         return unique, sums
 
@@ -162,6 +164,22 @@ class ShardedTable:
         kind, arguments = optimizer.rule()
         with tf.init_scope():
             ops.bind(self.handle, kind, arguments)
+
+    def rows_to_owners(self, keys, rows):
+        """Sends rows to the ranks that own them. Every rank calls it. Not in a graph.
+
+        Args:
+            keys: int64 `[n]`, a numpy array; they may repeat.
+            rows: float32 `[n, any]`.
+
+        Returns:
+            The same, of what all ranks have sent to this one.
+        """
+        owners = owners_of(keys, runtime.size())
+        order = np.argsort(owners, kind="stable")
+        counts = np.bincount(owners, minlength=runtime.size()).astype(np.int32)
+        keys, rows = self._exchange.values_to_owners(keys[order], rows[order], counts)
+        return np.asarray(keys), np.asarray(rows)
 
     def size(self):
         """The number of rows of the whole table. Every rank calls it."""

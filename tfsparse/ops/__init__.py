@@ -180,6 +180,18 @@ def apply(table, keys, gradients, learning_rate):
     return _lib.tfsparse_apply(table, keys, gradients, learning_rate)
 
 
+def set_rows(table, keys, rows, with_slots=False):
+    """Gives the rows of keys their values and commits them.
+
+    Args:
+        table: handle.
+        keys: int64 `[u]`, distinct, owned by this rank.
+        rows: float32 `[u, dim]`; with slots `[u, row_floats]`.
+        with_slots: Python bool; whether slots are given. If not they begin as those of new rows.
+    """
+    return _lib.tfsparse_set_rows(table, keys, rows, with_slots=with_slots)
+
+
 def size(table):
     """The number of rows on this rank, int64 scalar."""
     return _lib.tfsparse_size(table)

@@ -7,9 +7,12 @@ import job
 import numpy as np
 import tensorflow as tf
 from job import expect, mine
+from safetensors.numpy import save_file
 
 import tfsparse as tfs
 from tfsparse import runtime
+from tfsparse.checkpoint import pretrained
+from tfsparse.embedding import ownership
 from tfsparse.keras_layers import DynamicEmbedding
 
 K = tf.keras
@@ -102,6 +105,84 @@ def check_a_rank_without_rows_saves_and_restores_none():
     assert tfs.restore(model, folder) == 1
     np.testing.assert_equal(job.table_state(table_of(model)), before)
     assert table_of(model).size() == len(owned)
+
+
+def vectors_of(ids):
+    """A vector for each id, told by it."""
+    return np.stack([ids, 2 * ids], axis=1).astype(np.float32)
+
+
+def check_vectors_that_all_ranks_bring_are_read_once():
+    ids, folder = np.arange(-500, 501), new_folder()
+    sources = {"npy": (folder / "ids.npy", folder / "v.npy"), "arrays": (ids, vectors_of(ids))}
+    sources.update(npz=folder / "v.npz", safetensors=folder / "v.safetensors")
+    if tfs.rank() == 0:
+        np.save(folder / "ids.npy", ids)
+        np.save(folder / "v.npy", vectors_of(ids))
+        np.savez(folder / "v.npz", ids=ids, vectors=vectors_of(ids))
+        save_file({"ids": ids, "vectors": vectors_of(ids)}, folder / "v.safetensors")
+    runtime.allgather_object(None, "test.files")
+    read, blocks_of = [], pretrained._blocks
+
+    def recorded(*arguments):
+        for block in blocks_of(*arguments):
+            read.append(block[0])
+            yield block
+
+    pretrained._blocks = recorded
+    for form, source in sources.items():
+        table = table_of(trained(f"pretrained_{form}", range(3)))
+        read.clear()
+        assert tfs.load_rows(table, source) == len(ids)
+        all_read = np.concatenate(sum(runtime.allgather_object(read, "test.read"), []))
+        np.testing.assert_array_equal(np.sort(all_read), ids)
+        assert (tfs.rank() == 0 or form != "npz") == (len(read) > 0)
+        state = job.table_state(table)
+        np.testing.assert_array_equal(state["rows"], vectors_of(state["keys"]))
+        assert np.all(state["slots"] == np.float32(0.1))
+        assert 0 < table.stats()["rows"] < table.size() == len(ids)
+    pretrained._blocks = blocks_of
+
+
+def check_ranks_bring_a_part_each():
+    table = table_of(trained("parts", range(3)))
+    ids = mine(np.arange(100), np.arange(90, 250))
+    assert tfs.load_rows(table, (ids, vectors_of(ids))) == 260
+    np.testing.assert_array_equal(table.lookup(np.arange(250)), vectors_of(np.arange(250)))
+    assert table.size() == 250
+    tfs.load_rows(table, mine((ids[:0], vectors_of(ids)[:0]), (ids[:1], vectors_of(ids)[:1] + 1)))
+    np.testing.assert_array_equal(table.lookup([90]), [[91, 181]])
+
+
+def check_vectors_that_one_rank_refuses_are_loaded_on_none():
+    table = table_of(trained("refused_vectors"))
+    before = job.table_state(table)
+    ids = np.arange(100)
+    bad = mine(vectors_of(ids), vectors_of(ids)[:, :1]), mine(vectors_of(ids), -vectors_of(ids))
+    expect(
+        ValueError if tfs.rank() else RuntimeError,
+        "need vectors",
+        tfs.load_rows,
+        table,
+        (ids, bad[0]),
+    )
+    owner = ownership.owners_of(np.array([1]), 2)[0]
+    expect(
+        ValueError if tfs.rank() == owner else RuntimeError,
+        "comes with two rows",
+        tfs.load_rows,
+        table,
+        ([1], bad[1][1:2]),
+    )
+    not_finite = mine(vectors_of(ids), np.full([100, 2], np.inf))
+    expect(
+        ValueError if tfs.rank() else RuntimeError,
+        "not finite",
+        tfs.load_rows,
+        table,
+        (mine(ids, ids + 100), not_finite),
+    )
+    np.testing.assert_equal(job.table_state(table), before)
 
 
 job.run_checks(globals())
