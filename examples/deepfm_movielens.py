@@ -69,7 +69,7 @@ def share(features, labels, rows):
     return {name: tf.gather(values, rows) for name, values in features.items()}, labels[rows]
 
 
-def train(model, train_data, test_data, batch_size, epochs):
+def train(model, train_data, test_data, batch_size, epochs, checkpoints):
     """Fits and returns the AUC of the test samples of all ranks."""
     batches = tf.data.Dataset.from_tensor_slices(train_data)
     batches = batches.shuffle(len(train_data[1])).batch(batch_size).prefetch(2)
@@ -80,11 +80,17 @@ def train(model, train_data, test_data, batch_size, epochs):
         metrics=[tf.keras.metrics.AUC(name="auc")],
     )
     metrics = tfs.callbacks.GlobalMetrics()
+    callbacks = [metrics, tfs.callbacks.Broadcast()]
+    initial_epoch = 0
+    if checkpoints:
+        callbacks.append(tfs.callbacks.Checkpoint(checkpoints))
+        initial_epoch = callbacks[-1].initial_epoch
     model.fit(
         batches,
         epochs=epochs,
+        initial_epoch=initial_epoch,
         validation_data=test_batches,
-        callbacks=[metrics, tfs.callbacks.Broadcast()],
+        callbacks=callbacks,
         verbose=1 if tfs.rank() == 0 else 0,
     )
     return metrics.results["auc"]
@@ -117,6 +123,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=1024, help="of all ranks together")
     parser.add_argument("--export", metavar="DIR", default=str(movielens_data.DATA_DIR / "deepfm"))
+    parser.add_argument("--checkpoints", metavar="DIR", help="save here, and resume from here")
     options = parser.parse_args()
 
     tfs.init()
@@ -127,7 +134,8 @@ def main():
     train_data, test_data = share(features, labels, rows[:cut]), share(features, labels, rows[cut:])
 
     model = deepfm()
-    auc = train(model, train_data, test_data, options.batch_size // tfs.size(), options.epochs)
+    batch_size = options.batch_size // tfs.size()
+    auc = train(model, train_data, test_data, batch_size, options.epochs, options.checkpoints)
     if tfs.rank() == 0:
         print(f"test AUC {auc:.4f}", flush=True)
     serve(model, test_data[0], options.export)

@@ -3,7 +3,10 @@
 import tensorflow as tf
 
 from tfsparse import runtime
+from tfsparse.keras_layers.checkpointing import Checkpoint
 from tfsparse.keras_layers.metrics import global_results
+
+__all__ = ["Broadcast", "Checkpoint", "GlobalMetrics"]
 
 
 class Broadcast(tf.keras.callbacks.Callback):

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 import tfsparse as tfs
 from tests.keras_layers.models import OPTIMIZERS, all_rows
+from tfsparse import runtime
 from tfsparse.keras_layers import DynamicEmbedding
 
 RATES = {"SGD": 0.5, "Adagrad": 0.1, "Adam": 0.01}
@@ -79,6 +80,17 @@ def state_of(model):
         "weights": [w.numpy() for w in model.layers[-1].weights + model.layers[-2].weights],
         "optimizer": [v.numpy() for v in sorted(variables, key=_place)],
     }
+
+
+def whole_state(model):
+    """`state_of` with the rows of all ranks."""
+    states = runtime.allgather_object(state_of(model), "test.state")
+    whole = states[0]
+    for state in states[1:]:
+        for name, rows in state["rows"].items():
+            assert not rows.keys() & whole["rows"][name].keys()
+            whole["rows"][name].update(rows)
+    return whole
 
 
 def assert_same(got, wanted, atol=0.0):

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import tfsparse as tfs
-from tests.checkpoint.models import SAMPLES, make_model, state_of, train
-from tfsparse import runtime
+from tests.checkpoint.models import SAMPLES, make_model, train, whole_state
 
 
 def rows_of_rank():
@@ -24,17 +23,6 @@ def rows_of_rank():
     if tfs.size() == 5:
         cuts[4] = SAMPLES
     return slice(cuts[tfs.rank()], cuts[tfs.rank() + 1])
-
-
-def whole_state(model):
-    """`state_of` with the rows of all ranks."""
-    states = runtime.allgather_object(state_of(model), "test.state")
-    whole = states[0]
-    for state in states[1:]:
-        for name, rows in state["rows"].items():
-            assert not rows.keys() & whole["rows"][name].keys()
-            whole["rows"][name].update(rows)
-    return whole
 
 
 def go_on(model, first):

@@ -1,5 +1,6 @@
 """Any number of ranks restores what any number has saved, and trains on as if nothing had been."""
 
+import json
 import pickle
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.checkpoint.models import assert_same
 from tests.multi.launch import run_ranks
+from tfsparse.checkpoint.resharding import reshard
 
 PROGRAM = Path(__file__).with_name("ranks_checkpoint.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,3 +47,22 @@ def test_ranks_train_what_one_does(folder, ranks):
     assert_same(
         result(folder, ranks)["twenty"]["state"], result(folder, 1)["twenty"]["state"], 5e-6
     )
+
+
+def files_of(checkpoint):
+    """What its manifest says of the files of rows, their folder left out."""
+    tables = json.loads((checkpoint / "manifest.json").read_text())["tables"]
+    for of_table in tables:
+        for file in of_table["files"]:
+            file["file"] = Path(file["file"]).name
+    return tables
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_a_checkpoint_resharded_there_and_back_is_what_the_ranks_have_saved(
+    folder, ranks, tmp_path
+):
+    reshard(folder / str(ranks), tmp_path / "one", 1)
+    reshard(tmp_path / "one", tmp_path / "back", ranks)
+    assert files_of(tmp_path / "back") == files_of(folder / str(ranks))
+    assert files_of(tmp_path / "one") != files_of(folder / str(ranks))

@@ -19,9 +19,18 @@ def write(model, path, folder):
         parts["optimizer"] = _optimizer_of(model)
     with rows_kept_elsewhere():
         tf.train.Checkpoint(**parts).write(os.path.join(path, folder, PREFIX))
+    return files_of(path, folder, PREFIX)
+
+
+def files_of(path, folder, prefix):
+    """Waits until the files of a TensorFlow checkpoint in `path/folder` are on the disk.
+
+    Returns:
+        What the manifest says of them.
+    """
     files = []
     for name in sorted(os.listdir(os.path.join(path, folder))):
-        if not name.startswith(PREFIX + "."):
+        if not name.startswith(prefix + "."):
             continue
         full = os.path.join(path, folder, name)
         runtime.sync(full)
@@ -46,6 +55,8 @@ def read(model, path, content, partial):
     Raises:
         CheckpointError: the checkpoint is of another model.
     """
+    if not content["dense"]:  # it has tables alone
+        return
     then, now = content["optimizer"], describe_optimizer(model)
     with_optimizer = then is not None and now is not None
     if with_optimizer and then != now:

@@ -7,6 +7,7 @@ import os
 from tfsparse import runtime
 
 NAME = "manifest.json"
+ASIDE = NAME + ".tmp"  # while it is written
 FORMAT, VERSION = "tfsparse checkpoint", 1
 
 
@@ -21,7 +22,7 @@ def write(manifest, directory):
     """
     manifest = {"format": FORMAT, "version": VERSION, **manifest}
     manifest["sha256"] = digest(manifest)
-    aside = os.path.join(directory, NAME + ".tmp")
+    aside = os.path.join(directory, ASIDE)
     with open(aside, "w", encoding="utf-8") as file:
         json.dump(manifest, file, indent=1, default=_plain)
         file.write("\n")

@@ -6,11 +6,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfsparse import ops, runtime
-from tfsparse.checkpoint import dense, manifest
+from tfsparse.checkpoint import checking, dense, manifest
 from tfsparse.checkpoint.manifest import CheckpointError
 from tfsparse.checkpoint.row_file import RowFile
 from tfsparse.checkpoint.threads import run_all
-from tfsparse.embedding.ownership import NUM_BUCKETS, buckets_of_rank
+from tfsparse.embedding.ownership import buckets_of_rank
 from tfsparse.embedding.protocol import named_tables_of, table_rule
 
 
@@ -32,7 +32,8 @@ def restore(model, directory, partial=False):
             weights at the same place of the model. The rest stays as it is.
 
     Returns:
-        The step of the checkpoint, `optimizer.iterations`; None if it was saved without optimizer.
+        The step of the checkpoint, `optimizer.iterations`; None if it was saved without optimizer,
+        or has tables alone, as those of `tfsparse import-tfra`, which need `partial=True`.
 
     Raises:
         TypeError: `model` is not a Keras model.
@@ -54,11 +55,13 @@ def restore(model, directory, partial=False):
         content = manifest.read(path)
     runtime.require_same(f"restore what was saved as {content['folder']}, partial={partial}")
     with runtime.together("restore.compare"):
+        if not content["dense"]:
+            _check_tables_alone(tables, content["tables"], path, partial)
         stored = _match(tables, content["tables"], model, path, partial)
         if not partial:
             dense.check_weights(model, path, content)
         if runtime.rank() == 0:
-            _check_files(content, path)
+            checking.require_files(path, content)
     with runtime.together("restore.read"):
         loaders = [_load(table, of_table, path, model) for table, of_table in stored]
     with runtime.together("restore.values"):
@@ -73,6 +76,20 @@ def restore(model, directory, partial=False):
         for (table, _), loader in zip(stored, loaders):
             ops.replace_rows(table.shard.handle, loader)
     return content["step"]
+
+
+def _check_tables_alone(tables, described, path, partial):
+    """Of a checkpoint with nothing but tables: raises unless it is to be restored in part."""
+    if not partial:
+        raise CheckpointError(
+            f"'{path}' has tables alone, and neither weights nor an optimizer. `partial=True` "
+            "restores the tables, and leaves the rest of the model as it is."
+        )
+    stored, names = [of_table["name"] for of_table in described], [table.name for table in tables]
+    if not set(stored) & set(names):
+        raise CheckpointError(
+            f"'{path}' has tables {stored} alone, and the model has {names}: none of one name."
+        )
 
 
 def _match(tables, described, model, path, partial):
@@ -125,40 +142,6 @@ def _text(rule):
     return f"{rule[0]}({', '.join(f'{np.float32(argument):.9g}' for argument in rule[1])})"
 
 
-def _check_files(content, path):
-    """Whether the files are there, and no others, and as long as they should be."""
-    row_files = [file for of_table in content["tables"] for file in of_table["files"]]
-    for of_table in content["tables"]:
-        bounds = sorted(file["buckets"] for file in of_table["files"])
-        ends = [0] + [end for _, end in bounds]
-        if [begin for begin, _ in bounds] != ends[:-1] or ends[-1] != NUM_BUCKETS:
-            raise CheckpointError(f"'{path}': files of table '{of_table['name']}' are missing.")
-    for file in row_files + content["dense"]:
-        full = os.path.join(path, file["file"])
-        if not os.path.isfile(full):
-            raise CheckpointError(f"'{full}' is missing. Use another checkpoint.")
-        if os.path.getsize(full) != file["bytes"]:
-            raise CheckpointError(
-                f"'{full}' has {os.path.getsize(full)} bytes and should have {file['bytes']}. Use "
-                "another checkpoint."
-            )
-    known = {os.path.basename(file["file"]) for file in row_files + content["dense"]}
-    foreign = sorted(set(os.listdir(os.path.join(path, content["folder"]))) - known)
-    if foreign:
-        raise CheckpointError(
-            f"'{os.path.join(path, content['folder'])}' has files that do not belong to the "
-            f"checkpoint: {foreign}. Remove them if you know where they come from."
-        )
-    for file in content["dense"]:
-        full = os.path.join(path, file["file"])
-        if int(ops.checksum(full, 0, file["bytes"])) != file["crc32c"]:
-            raise CheckpointError(_altered(full))
-
-
-def _altered(path):
-    return f"'{path}' was altered after it was written. Use another checkpoint."
-
-
 def _load(table, of_table, path, model):
     """Reads this rank's rows beside the table; returns the loader."""
     own = buckets_of_rank(runtime.rank(), runtime.size())
@@ -173,12 +156,12 @@ def _load(table, of_table, path, model):
         file = RowFile(of_table["name"], (begin, end), described["rows"], columns)
         full = os.path.join(path, described["file"])
         if int(ops.checksum(full, 0, file.offsets["keys"])) != described["crc32c"]["prefix"]:
-            raise CheckpointError(_altered(full))
+            raise CheckpointError(checking.altered(full))
         rows = 0, described["rows"]
         if (low, high) != (begin, end):
             rows = file.rows_of_buckets(full, low, high)
             if not 0 <= rows[0] <= rows[1] <= described["rows"]:
-                raise CheckpointError(_altered(full))
+                raise CheckpointError(checking.altered(full))
         files.append((described, file, full, rows, first))
         first += rows[1] - rows[0]
 

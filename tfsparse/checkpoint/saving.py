@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from tfsparse import ops, runtime
 from tfsparse.checkpoint import dense, manifest
+from tfsparse.checkpoint.position import describe as describe_position
+from tfsparse.checkpoint.position import write as write_position
 from tfsparse.checkpoint.row_file import RowFile
 from tfsparse.checkpoint.threads import run_all
 from tfsparse.embedding.ownership import buckets_of_rank
@@ -48,6 +50,11 @@ def save(model, directory):
         tfs.save(model, "checkpoints/monday")
         ```
     """
+    write(model, directory)
+
+
+def write(model, directory, position=None):
+    """`save`, and where in its data the training stands: a `Position`, or None for its end."""
     runtime.require_same(f"save a checkpoint to {os.path.abspath(str(directory))!r}")
     with runtime.together("save.check"):
         path = runtime.mounted_path(directory)
@@ -62,19 +69,23 @@ def save(model, directory):
                 made = runtime.missing_folders(path)
                 os.makedirs(os.path.join(path, folder))
         with runtime.together("save.write"):
-            _check_seen(path, folder)
+            check_seen(path, folder)
             files = [
-                _write_table(number, table, path, folder) for number, table in enumerate(tables)
+                write_table(number, table, path, folder) for number, table in enumerate(tables)
             ]
-            dense_files = dense.write(model, path, folder) if runtime.rank() == 0 else None
+            other_files = dense.write(model, path, folder) if runtime.rank() == 0 else []
+            position_files = write_position(position, path, folder) if position else []
         files_of_ranks = runtime.allgather_object(files, "save.files")
+        position_files = runtime.allgather_object(position_files, "save.position")
         with runtime.together("save.end"):
             if runtime.rank() == 0:
                 runtime.sync(os.path.join(path, folder))
                 for new in made:
                     runtime.sync(os.path.dirname(new))
                 described = [
-                    _describe(table, [part for files in files_of_ranks for part in files[number]])
+                    describe_table(
+                        table, [part for files in files_of_ranks for part in files[number]]
+                    )
                     for number, table in enumerate(tables)
                 ]
                 content = {
@@ -85,9 +96,11 @@ def save(model, directory):
                     "folder": folder,
                     "optimizer": optimizer,
                     "weights": dense.describe_weights(model),
-                    "dense": dense_files,
+                    "dense": sum(position_files, other_files),
                     "tables": described,
                 }
+                if position is not None:
+                    content["position"] = describe_position(position, position_files)
                 manifest.write(content, path)
     except BaseException:
         if runtime.rank() == 0:
@@ -96,6 +109,13 @@ def save(model, directory):
     if runtime.rank() == 0:
         with contextlib.suppress(OSError):  # the next save tries again
             _remove_others(path, folder)
+
+
+def say_finished(path):
+    """Makes the position of a checkpoint the end of the data."""
+    content = manifest.read(path)
+    content.pop("position", None)
+    manifest.write(content, path)
 
 
 def _refuse_foreign_manifest(path):
@@ -110,7 +130,8 @@ def _refuse_foreign_manifest(path):
             ) from error
 
 
-def _check_seen(path, folder):
+def check_seen(path, folder):
+    """Raises if this rank does not see the folder that rank 0 has made in a checkpoint."""
     if not os.path.isdir(os.path.join(path, folder)):
         raise FileNotFoundError(
             f"Rank {runtime.rank()} does not see '{os.path.join(path, folder)}', which rank 0 has "
@@ -131,44 +152,82 @@ def _discard(path, folder):
 def _remove_others(path, folder):
     """Removes what earlier saves to the directory have left, whether they ended well or not."""
     for name in os.listdir(path):
-        if re.fullmatch(FOLDER + "[0-9a-f]{12}", name) and name != folder:
+        if _is_of_a_save(name) and name != folder:
             shutil.rmtree(os.path.join(path, name), ignore_errors=True)
 
 
-def _write_table(number, table, path, folder):
-    """Writes this rank's rows into files; returns what the manifest says of them."""
-    counts = ops.count_by_bucket(table.shard.handle).numpy()
-    _, _, columns = ops.describe(table.shard.handle)
-    first, last = buckets_of_rank(runtime.rank(), runtime.size())
+def has_only_ours(path):
+    """Whether something is a directory with nothing but what saves write."""
+    if not os.path.isdir(path):
+        return False
+    names = set(os.listdir(path)) - {manifest.NAME, manifest.ASIDE}
+    return all(_is_of_a_save(name) for name in names)
+
+
+def _is_of_a_save(name):
+    return re.fullmatch(FOLDER + "[0-9a-f]{12}", name) is not None
+
+
+def files_of_rank(table_name, columns, counts, rank, num_ranks):
+    """The files that a rank writes of a table, `[(RowFile, bytes before the keys)]`.
+
+    Args:
+        table_name: of the table.
+        columns: `{name: floats}` of a row.
+        counts: int64 `[buckets of the rank]`, rows of each bucket.
+        rank: of `num_ranks`.
+        num_ranks: how many ranks save.
+    """
+    first, last = buckets_of_rank(rank, num_ranks)
     num_rows = int(counts.sum())
     row_bytes = 8 + 4 * sum(columns.values())
     num_files = max(-(-num_rows * row_bytes // FILE_BYTES), -(-num_rows // FILE_ROWS), 1)
     bounds = np.linspace(first, last, min(num_files, last - first) + 1).astype(int).tolist()
-
-    def write(begin, end):
-        name = f"{folder}/table-{number}-buckets-{begin:05}-{end - 1:05}.safetensors"
+    files = []
+    for begin, end in zip(bounds, bounds[1:]):
         file_counts = counts[begin - first : end - first]
-        rows = int(file_counts.sum())
-        file = RowFile(table.name, (begin, end), rows, columns)
+        file = RowFile(table_name, (begin, end), int(file_counts.sum()), columns)
+        files.append((file, file.prefix(file_counts)))
+    return files
+
+
+def file_name(folder, number, file):
+    """The path below a checkpoint of a `RowFile` of table `number`."""
+    begin, end = file.buckets
+    return f"{folder}/table-{number}-buckets-{begin:05}-{end - 1:05}.safetensors"
+
+
+def describe_file(name, rank, file, checksums):
+    """What the manifest says of a `RowFile`; `checksums` are those of its parts."""
+    return {
+        "file": name,
+        "rank": rank,
+        "buckets": list(file.buckets),
+        "rows": file.num_rows,
+        "bytes": file.bytes,
+        "crc32c": dict(zip(file.parts, checksums)),
+    }
+
+
+def write_table(number, table, path, folder):
+    """Writes this rank's rows into files; returns what the manifest says of them."""
+    counts = ops.count_by_bucket(table.shard.handle).numpy()
+    _, _, columns = ops.describe(table.shard.handle)
+
+    def write(file, prefix):
+        name = file_name(folder, number, file)
         full = os.path.join(path, name)
-        sums = ops.write_rows(
-            table.shard.handle, full, file.prefix(file_counts), (begin, end), rows
-        )
+        sums = ops.write_rows(table.shard.handle, full, prefix, file.buckets, file.num_rows)
         runtime.sync(full)
-        names = ["prefix", "keys", *columns]
-        return {
-            "file": name,
-            "rank": runtime.rank(),
-            "buckets": [begin, end],
-            "rows": rows,
-            "bytes": file.bytes,
-            "crc32c": dict(zip(names, sums.numpy().tolist())),
-        }
+        return describe_file(name, runtime.rank(), file, sums.numpy().tolist())
 
-    return run_all(write, zip(bounds, bounds[1:]))
+    return run_all(
+        write, files_of_rank(table.name, columns, counts, runtime.rank(), runtime.size())
+    )
 
 
-def _describe(table, files):
+def describe_table(table, files):
+    """What the manifest says of a table; `files` are what it says of those of all ranks."""
     optimizer, arguments, columns = ops.describe(table.shard.handle)
     config = table.get_config()
     return {

@@ -4,7 +4,14 @@ import argparse
 import sys
 from importlib import metadata
 
-from tfsparse_cli import doctor
+from tfsparse_cli import (
+    diff_checkpoints,
+    doctor,
+    inspect_checkpoint,
+    reshard_checkpoint,
+)
+
+COMMANDS = (doctor, inspect_checkpoint, reshard_checkpoint, diff_checkpoints)
 
 
 def main():
@@ -13,7 +20,7 @@ def main():
     version = f"tfsparse {metadata.version('tfsparse')}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", required=True)
-    for command in (doctor,):
+    for command in COMMANDS:
         command.add_to(commands)
     arguments = parser.parse_args()
     sys.exit(arguments.run(arguments))

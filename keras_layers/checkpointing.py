@@ -1,0 +1,267 @@
+"""`tfs.callbacks.Checkpoint`: saves a training as it goes on, and resumes it."""
+
+import contextlib
+import math
+import numbers
+import operator
+import os
+import time
+
+import tensorflow as tf
+
+from tfsparse import runtime
+from tfsparse.checkpoint import dense, manifest, position, restoring, saving, series
+from tfsparse.embedding import protocol
+
+
+class Checkpoint(tf.keras.callbacks.Callback):
+    """Saves checkpoints while a model trains; a program that is run again resumes from the newest.
+
+    Every rank has it among the callbacks of `fit`. `directory` gets a checkpoint of `tfs.save` in
+    each `step-<n>`; the oldest are removed, and so is what a killed save has left behind.
+
+    Where the first `fit` begins, the newest checkpoint is restored, if there is one. If the
+    training was not at its end, it goes on behind the batch after which it was saved: fewer epochs
+    remain, and batches of the current epoch that were trained are counted, but not trained again.
+    On as many ranks the data go on where they were if tf.data can save their iterator, with
+    the state of their shuffling; a shuffle buffer becomes part of the checkpoint. Otherwise as many
+    batches are taken from the dataset and dropped, which is right if it yields the same batches
+    again. On another number of ranks as much is passed over as all ranks had trained together.
+
+    Without `initial_epoch=checkpoint.initial_epoch` in `fit`, epochs are numbered from 0 again.
+    Metrics of the epoch in which training resumes are of the batches since then.
+
+    A save that fails is logged as an error, and training goes on; after the last step it is raised.
+
+    Args:
+        directory: path on a file system that all ranks see. It is made if it is missing.
+        every_steps: how many steps of the optimizer lie between checkpoints.
+        every_minutes: how many minutes do. With neither, one is saved after each epoch; in all
+            cases one after the last.
+        keep: how many of them remain. Defaults to 3; None keeps all.
+
+    Attributes:
+        initial_epoch: how many epochs are complete in the newest checkpoint; 0 without one.
+        resumed_step: the step of the checkpoint that was restored, or None.
+
+    Raises:
+        ValueError: an argument is none of these; or `fit` begins and the directory has a checkpoint
+            of another model, or a damaged one (see `tfs.restore`).
+        RuntimeError: `fit` begins and the model has no weights yet.
+
+    Example:
+        ```python
+        checkpoint = tfs.callbacks.Checkpoint("checkpoints", every_minutes=30)
+        model.fit(
+            data, epochs=3, initial_epoch=checkpoint.initial_epoch, callbacks=[checkpoint]
+        )
+        ```
+    """
+
+    def __init__(self, directory, every_steps=None, every_minutes=None, keep=3):
+        """See the class."""
+        super().__init__()
+        if every_steps is not None and every_minutes is not None:
+            raise ValueError("Give `every_steps` or `every_minutes`, not both.")
+        self._every_steps = _positive("every_steps", every_steps, operator.index)
+        self._keep = _positive("keep", keep, operator.index)
+        minutes = _positive("every_minutes", every_minutes, float)
+        self._clock = None if minutes is None else _Clock(60 * minutes)
+        self._directory = runtime.mounted_path(directory)
+        self.resumed_step = self._saved_step = None
+        self._has_begun = False
+        self._content = None  # the manifest of the position to go on from, until that is reached
+
+    @property
+    def initial_epoch(self):
+        """See the class."""
+        steps = series.steps_of(self._directory) if os.path.isdir(self._directory) else []
+        if not steps:
+            return 0
+        content = manifest.read(series.path_of(self._directory, steps[-1]))
+        return content.get("position", {"epoch": 0})["epoch"]
+
+    def on_train_begin(self, logs=None):
+        """Restores the newest checkpoint, once."""
+        runtime.require_same(
+            f"keep checkpoints in {self._directory!r}, every_steps={self._every_steps}, "
+            f"every_minutes={self._clock and self._clock.period_s / 60}, keep={self._keep}"
+        )
+        with runtime.together("checkpoint.begin"):
+            if not self.model.built:
+                raise RuntimeError(
+                    "The model has no weights yet that a checkpoint could be restored to. Call it "
+                    "once on a batch, or give it an input shape, before fit."
+                )
+            protocol.named_tables_of(self.model)  # raises now what every save would
+            if runtime.rank() == 0:
+                os.makedirs(self._directory, exist_ok=True)
+        if not self._has_begun:
+            self._resume()
+        self._has_begun = True
+        self._seen_step = dense.step_of(self.model)
+        if self._clock is not None:
+            self._clock.start()
+        self._epochs_before = 0  # those that Keras does not count
+        self._iterator, self._taken_before = None, 0
+        self._batch = self._passed_over = 0
+        self._save_next = False
+        # Keras calls what make_train_function has made, once a step, with the iterator of the data.
+        if self.model.train_function != self._step:  # as it is after a fit that has failed
+            self._train = self.model.train_function
+            self.model.train_function = self._step
+
+    def _resume(self):
+        newest = None
+        if runtime.rank() == 0:
+            newest = max(series.steps_of(self._directory), default=None)
+        newest = runtime.allgather_object(newest, "checkpoint.newest")[0]
+        if newest is None:
+            return
+        path = series.path_of(self._directory, newest)
+        self.resumed_step = self._saved_step = restoring.restore(self.model, path)
+        content = manifest.read(path)
+        if "position" in content:
+            self._path, self._content = path, content
+        if runtime.rank() == 0:
+            tf.get_logger().info(f"Resumed from '{path}'.")
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Counts."""
+        if self._content is not None:
+            complete = self._content["position"]["epoch"]
+            self._epochs_before = max(0, complete - epoch)
+            if epoch > complete:
+                self._content = None  # the user wants to go on behind what was interrupted
+            else:
+                self._passed_over, _ = position.scaled(self._content, runtime.size())
+        self._epoch = epoch + self._epochs_before
+        self._taken_before += self._batch
+        self._batch = 0
+
+    def _step(self, iterator):
+        if iterator is not self._iterator:
+            self._iterator, self._taken_before = iterator, 0
+            if self._content is not None:
+                batch, taken = position.scaled(self._content, runtime.size())
+                position.advance(iterator, self._content, self._path)
+                self._taken_before = taken - batch
+                self._content = None
+        if self._save_next:
+            self._save_next = False
+            self._save()
+        if self._batch < self._passed_over:
+            return {}  # it was trained before
+        return self._train(iterator)
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Saves when it is time."""
+        self._batch = batch + 1
+        if self._batch <= self._passed_over:
+            return
+        if self._clock is not None:
+            due = self._clock.is_due()
+        elif self._every_steps is not None:
+            before, self._seen_step = self._seen_step, dense.step_of(self.model)
+            due = before // self._every_steps < self._seen_step // self._every_steps
+        else:
+            due = False
+        # The iterator of a complete epoch has forgotten how the next ones are shuffled; that of the
+        # next one knows. With the next step it is known, too, whether there is a next one.
+        if due and self._batch == self.params["steps"]:
+            self._save_next = True
+        elif due:
+            self._save()
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Ends the training after as many epochs as it has in all."""
+        self._passed_over = 0
+        if self._clock is None and self._every_steps is None:
+            self._save_next = True
+        if self._epochs_before and self._epoch + 1 >= self.params["epochs"]:
+            self.model.stop_training = True
+
+    def on_train_end(self, logs=None):
+        """Saves the end."""
+        self.model.train_function = self._train
+        self._iterator = None
+        step = dense.step_of(self.model)
+        if step != self._saved_step:
+            self._save(at_end=True)
+            return
+        with runtime.together("checkpoint.end"):
+            if runtime.rank() == 0:
+                saving.say_finished(series.path_of(self._directory, step))
+
+    def _save(self, at_end=False):
+        step = dense.step_of(self.model)
+        place = None
+        if not at_end:
+            taken = self._taken_before + self._batch
+            place = position.Position(self._epoch, self._batch, taken, self._iterator)
+        try:
+            saving.write(self.model, series.path_of(self._directory, step), place)
+        except (OSError, tf.errors.OpError, RuntimeError) as error:
+            if at_end:
+                raise
+            tf.get_logger().error(f"Step {step} was not saved, training goes on: {error}")
+        else:
+            self._saved_step = step
+            with contextlib.suppress(OSError):  # the next one tries again
+                if runtime.rank() == 0:
+                    series.prune(self._directory, self._keep)
+        if self._clock is not None:
+            self._clock.start()
+
+
+class _Clock:
+    """Tells, on all ranks at the same step, when some time has passed on rank 0.
+
+    Ranks ask each other only where rank 0 may say yes: it tells them how many steps they need not
+    ask, half as many as it expects to fit into the time that is left.
+
+    Args:
+        period_s: the time.
+    """
+
+    def __init__(self, period_s):
+        self.period_s = period_s
+        self._steps_left = 1
+
+    def start(self):
+        """The time begins."""
+        self._start = time.monotonic()
+        self._asked, self._steps_asked_for = self._start, self._steps_left
+
+    def is_due(self):
+        """To be called after each step."""
+        self._steps_left -= 1
+        if self._steps_left > 0:
+            return False
+        answer = self._answer() if runtime.rank() == 0 else None
+        due, self._steps_left = runtime.allgather_object(answer, "checkpoint.clock")[0]
+        return due
+
+    def _answer(self):
+        now = time.monotonic()
+        step_s = max((now - self._asked) / self._steps_asked_for, 1e-6)
+        left_s = self.period_s - (now - self._start)
+        due = left_s < step_s / 2
+        if due:
+            left_s = self.period_s
+        steps = max(1, math.floor(left_s / step_s / 2))
+        self._asked, self._steps_asked_for = now, steps
+        return due, steps
+
+
+def _positive(name, value, convert):
+    if value is None:
+        return None
+    try:
+        number = convert(value)
+    except TypeError:
+        number = 0
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < number < math.inf:
+        kind = "an integer" if convert is operator.index else "a number"
+        raise ValueError(f"`{name}` must be {kind} > 0, or None. Received: {value!r}.")
+    return number

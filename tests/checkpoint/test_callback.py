@@ -1,0 +1,290 @@
+"""tfs.callbacks.Checkpoint: a training that was interrupted goes on as if it had not been."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfsparse as tfs
+from tests.checkpoint.models import assert_same, make_model, state_of
+from tfsparse.checkpoint import manifest
+from tfsparse.keras_layers import DynamicEmbedding, checkpointing
+
+SAMPLES, BATCH, EPOCHS = 40, 4, 3  # ten batches an epoch
+K = tf.keras
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Interrupt(K.callbacks.Callback):
+    """Raises when a batch of an epoch has been trained."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.at = at
+        self.steps = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps += 1
+        if self.steps == self.at:
+            raise Interrupted
+
+
+def samples():
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 30, SAMPLES)
+    return tf.data.Dataset.from_tensor_slices((ids, rng.normal(size=(SAMPLES, 3))))
+
+
+def shuffled():
+    return samples().shuffle(20, seed=5).batch(BATCH).prefetch(2)
+
+
+def of_unknown_size():
+    return samples().filter(lambda *_: True).batch(BATCH)
+
+
+def endless():
+    return samples().shuffle(20, seed=5).repeat().batch(BATCH)
+
+
+def of_a_generator():
+    data = list(samples().as_numpy_iterator())
+    spec = (tf.TensorSpec((), tf.int64), tf.TensorSpec((3,), tf.float64))
+    return tf.data.Dataset.from_generator(lambda: iter(data), output_signature=spec).batch(BATCH)
+
+
+def endless_generator():
+    data = list(samples().as_numpy_iterator())
+    spec = (tf.TensorSpec((), tf.int64), tf.TensorSpec((3,), tf.float64))
+    make = lambda: itertools.cycle(data)  # noqa: E731
+    return tf.data.Dataset.from_generator(make, output_signature=spec).batch(BATCH)
+
+
+DATASETS = [shuffled, of_unknown_size, endless, of_a_generator, endless_generator]
+
+
+def small_model(**compile_options):
+    K.utils.set_random_seed(1)
+    ids = K.Input((), dtype=tf.int64)
+    hidden = K.layers.Dense(4)(DynamicEmbedding(2, name="table")(ids))
+    model = K.Model(ids, K.layers.Dense(3)(hidden))
+    model.compile(tfs.DistributedOptimizer(K.optimizers.Adam(0.1)), "mse", **compile_options)
+    return model
+
+
+def fit(model, dataset, callbacks, **options):
+    options = {"epochs": EPOCHS, "verbose": 0, **options}
+    if dataset.__name__.startswith("endless"):
+        options["steps_per_epoch"] = 10
+    return model.fit(dataset(), callbacks=callbacks, **options)
+
+
+def steps_in(folder):
+    return sorted(int(path.name[5:]) for path in folder.glob("step-*") if path.is_dir())
+
+
+@pytest.fixture(scope="module")
+def straight():
+    """The states after trainings that nothing has interrupted, by dataset."""
+    states = {}
+    for dataset in DATASETS:
+        model = small_model()
+        fit(model, dataset, [])
+        states[dataset] = state_of(model)
+    return states
+
+
+CASES = [(dataset, at, True) for dataset in DATASETS for at in (12, 17)]
+CASES += [(shuffled, at, False) for at in (5, 10, 17)]
+
+
+@pytest.mark.parametrize(
+    "dataset,at,numbered", CASES, ids=[f"{d.__name__}-{at}-{numbered}" for d, at, numbered in CASES]
+)
+def test_an_interrupted_training_goes_on_to_the_same_bits(
+    dataset, at, numbered, straight, tmp_path
+):
+    def make():
+        return tfs.callbacks.Checkpoint(tmp_path, every_steps=5)
+
+    with pytest.raises(Interrupted):
+        fit(small_model(), dataset, [make(), Interrupt(at)])
+    model, checkpoint, epochs = small_model(), make(), []
+    # Where its length is known, the end of an epoch is saved with the beginning of the next.
+    length_is_known = dataset not in (of_unknown_size, of_a_generator)
+    saved = 5 if at == 10 and length_is_known else at // 5 * 5
+    first = saved // 10 if length_is_known else (saved - 1) // 10
+    assert checkpoint.initial_epoch == first
+    counted = K.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: epochs.append(epoch))
+    options = {"initial_epoch": checkpoint.initial_epoch} if numbered else {}
+    fit(model, dataset, [checkpoint, counted], **options)
+    assert checkpoint.resumed_step == saved
+    assert int(model.optimizer.iterations) == 30
+    assert_same(state_of(model), straight[dataset])
+    assert epochs == (list(range(first, EPOCHS)) if numbered else list(range(EPOCHS - first)))
+
+
+def test_several_steps_an_execution(straight, tmp_path):
+    for at in (2, None):
+        model = small_model(steps_per_execution=3)
+        checkpoint = tfs.callbacks.Checkpoint(tmp_path, every_steps=4)
+        callbacks = [checkpoint] if at is None else [checkpoint, Interrupt(at)]
+        try:
+            fit(model, shuffled, callbacks)
+        except Interrupted:
+            assert steps_in(tmp_path) == [6]
+    assert checkpoint.resumed_step == 6
+    assert_same(state_of(model), straight[shuffled])
+
+
+def test_interrupted_again_and_again(straight, tmp_path):
+    for at in (3, 7, 1, 9, 6, 8, 4, None):
+        model = small_model()
+        checkpoint = tfs.callbacks.Checkpoint(tmp_path, every_steps=2)
+        try:
+            fit(model, shuffled, [checkpoint] if at is None else [checkpoint, Interrupt(at)])
+        except Interrupted:
+            continue
+    assert_same(state_of(model), straight[shuffled])
+
+
+def test_one_fit_after_another_has_failed_in_the_same_program(straight, tmp_path):
+    model = small_model()
+    checkpoint = tfs.callbacks.Checkpoint(tmp_path, every_steps=10)
+    with pytest.raises(Interrupted):
+        fit(model, shuffled, [checkpoint, Interrupt(11)])
+    assert steps_in(tmp_path) == [10]
+    fit(model, shuffled, [checkpoint], epochs=1)
+    assert int(model.optimizer.iterations) == 21
+    assert steps_in(tmp_path) == [10, 20, 21]
+
+
+def test_after_each_epoch_and_no_more_than_it_should_keep(straight, tmp_path):
+    seen = []
+    look = K.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: seen.append(steps_in(tmp_path)),
+    )
+    model = small_model()
+    fit(model, shuffled, [tfs.callbacks.Checkpoint(tmp_path, keep=2), look], epochs=4)
+    assert [seen[i] for i in (9, 10, 20, 30)] == [[], [10], [10, 20], [20, 30]]
+    assert steps_in(tmp_path) == [30, 40]
+    rerun = small_model()
+    with pytest.raises(Interrupted):
+        fit(rerun, shuffled, [tfs.callbacks.Checkpoint(tmp_path, keep=2), Interrupt(12)])
+    assert steps_in(tmp_path) == [40, 50]
+    go_on = small_model()
+    fit(go_on, shuffled, [tfs.callbacks.Checkpoint(tmp_path, keep=None)])
+    assert int(go_on.optimizer.iterations) == 70
+    assert steps_in(tmp_path) == [40, 50, 60, 70]
+
+
+def test_a_training_that_was_at_its_end_is_followed_by_a_new_one(tmp_path):
+    model = small_model()
+    fit(model, shuffled, [tfs.callbacks.Checkpoint(tmp_path, every_steps=10)])
+    assert steps_in(tmp_path) == [10, 20, 30]
+    assert "position" not in manifest.read(tmp_path / "step-30")
+    again, checkpoint = small_model(), tfs.callbacks.Checkpoint(tmp_path, every_steps=10)
+    assert checkpoint.initial_epoch == 0
+    fit(again, shuffled, [checkpoint])
+    fit(model, shuffled, [])
+    assert_same(state_of(again), state_of(model))
+    assert steps_in(tmp_path) == [40, 50, 60]
+
+
+def test_what_killed_saves_have_left_goes_and_what_others_have_stays(tmp_path):
+    for name in ("step-3/data-0123456789ab", "step-7", "step-8/data", "step-x", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "step-3/data-0123456789ab/table-0").write_text("half")
+    (tmp_path / "step-3/manifest.json.tmp").write_text("{")
+    (tmp_path / "step-8/data/of others").write_text("")
+    fit(small_model(), shuffled, [tfs.callbacks.Checkpoint(tmp_path, every_steps=20)])
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["other", "step-20", "step-30", "step-8", "step-x"]
+    assert (tmp_path / "step-8/data/of others").exists()
+
+
+def test_training_goes_on_when_a_save_fails_and_the_last_one_must_not(tmp_path, caplog):
+    (tmp_path / "step-10").write_text("in the way")
+    fit(small_model(), shuffled, [tfs.callbacks.Checkpoint(tmp_path, every_steps=10)])
+    assert steps_in(tmp_path) == [20, 30]
+    assert "Step 10 was not saved, training goes on" in caplog.text
+    (tmp_path / "step-60").write_text("in the way")
+    with pytest.raises(OSError, match="step-60"):
+        fit(small_model(), shuffled, [tfs.callbacks.Checkpoint(tmp_path, every_steps=100)])
+
+
+def test_other_data_are_passed_over_by_as_many_batches(tmp_path, caplog):
+    with pytest.raises(Interrupted):
+        fit(
+            small_model(),
+            shuffled,
+            [tfs.callbacks.Checkpoint(tmp_path, every_steps=4), Interrupt(4)],
+        )
+    model = small_model()
+    fit(model, of_unknown_size, [tfs.callbacks.Checkpoint(tmp_path)])
+    assert "The data are not those of" in caplog.text
+    assert int(model.optimizer.iterations) == 30
+
+
+def test_another_model_is_refused_before_it_trains(tmp_path):
+    fit(small_model(), shuffled, [tfs.callbacks.Checkpoint(tmp_path)], epochs=1)
+    model = make_model()
+    with pytest.raises(ValueError, match=r"has tables \['table'\], and the model has"):
+        model.fit(np.zeros(4), callbacks=[tfs.callbacks.Checkpoint(tmp_path)])
+
+
+def test_a_model_without_weights_or_rows_is_refused_in_the_first_run_already(tmp_path):
+    model = K.Sequential([DynamicEmbedding(2)])
+    model.compile(tfs.DistributedOptimizer(K.optimizers.Adam()), "mse")
+    with pytest.raises(RuntimeError, match="no weights yet"):
+        fit(model, shuffled, [tfs.callbacks.Checkpoint(tmp_path)])
+
+
+BAD = [
+    ({"every_steps": 0}, "`every_steps` must be an integer > 0, or None. Received: 0"),
+    ({"every_steps": 2.5}, "`every_steps` must be an integer"),
+    ({"every_steps": True}, "`every_steps` must be an integer"),
+    ({"every_minutes": -1}, "`every_minutes` must be a number > 0"),
+    ({"every_minutes": float("nan")}, "`every_minutes` must be a number > 0"),
+    ({"every_minutes": "5"}, "`every_minutes` must be a number > 0"),
+    ({"keep": 0}, "`keep` must be an integer > 0"),
+    ({"every_steps": 1, "every_minutes": 1}, "not both"),
+]
+
+
+@pytest.mark.parametrize("options,message", BAD, ids=[str(options) for options, _ in BAD])
+def test_bad_arguments(options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        tfs.callbacks.Checkpoint(tmp_path, **options)
+    with pytest.raises(ValueError, match="mounted"):
+        tfs.callbacks.Checkpoint("s3://bucket")
+
+
+def test_by_the_clock(tmp_path):
+    checkpoint = tfs.callbacks.Checkpoint(tmp_path, every_minutes=1e-6, keep=None)
+    fit(small_model(), shuffled, [checkpoint], epochs=1)
+    assert steps_in(tmp_path) == list(range(1, 11))
+
+
+@pytest.mark.parametrize("step_s", [0.01, 1, 100])
+def test_the_clock_is_asked_seldom_and_answers_in_time(step_s, monkeypatch):
+    now, asked = [0.0], []
+    monkeypatch.setattr(checkpointing.time, "monotonic", lambda: now[0])
+    clock = checkpointing._Clock(600.0)
+    answer = clock._answer
+    monkeypatch.setattr(clock, "_answer", lambda: asked.append(now[0]) or answer())
+    clock.start()
+    saves = []
+    while now[0] < 6000:
+        now[0] += step_s if saves or now[0] else 50  # the first is traced
+        if clock.is_due():
+            saves.append(now[0])
+            now[0] += 30
+            clock.start()
+    assert len(asked) <= 20 * len(saves)
+    gaps = np.diff([-30, *saves]) - 30
+    assert np.all(np.abs(gaps - 600) <= max(step_s, 2)), gaps

@@ -1,0 +1,38 @@
+"""A directory of checkpoints, `step-<n>`, of one training."""
+
+import os
+import re
+import shutil
+
+from tfsparse.checkpoint import manifest, saving
+
+
+def path_of(directory, step):
+    """The checkpoint of a step."""
+    return os.path.join(directory, f"step-{step}")
+
+
+def steps_of(directory):
+    """The steps of the checkpoints in a directory, in order; without what is half-written."""
+    return sorted(step for step in _folders(directory) if _is_complete(directory, step))
+
+
+def prune(directory, keep):
+    """Removes all but the newest `keep` checkpoints (None: none), and those never completed."""
+    complete = steps_of(directory)
+    kept = complete if keep is None else complete[-keep:]
+    for step in set(_folders(directory)) - set(kept):
+        path = path_of(directory, step)
+        if step in complete:  # first that which makes it one: what is half-removed is none
+            os.remove(os.path.join(path, manifest.NAME))
+        if saving.has_only_ours(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _folders(directory):
+    found = (re.fullmatch(r"step-(0|[1-9]\d*)", name) for name in os.listdir(directory))
+    return [int(match[1]) for match in found if match]
+
+
+def _is_complete(directory, step):
+    return os.path.isfile(os.path.join(path_of(directory, step), manifest.NAME))
