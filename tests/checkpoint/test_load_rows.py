@@ -215,7 +215,7 @@ REFUSED = {
     "uint64 ids": (TypeError, "integers that fit into int64.*ids of type uint64"),
     "objects": (TypeError, "Received: ids of type object"),
     "integer vectors": (TypeError, "vectors of type int64"),
-    "two vectors": (ValueError, r"key -?\d+ comes with two rows, \["),
+    "two vectors": (ValueError, r"key -?\d+ comes with two rows that differ"),
     "nan": (ValueError, r"the row of key -?\d+, and 0 others of its block, .*not finite"),
     "number": (ValueError, "a pair .*Received: int"),
     "three": (ValueError, "a pair .*Received: tuple"),

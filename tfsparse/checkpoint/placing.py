@@ -65,7 +65,7 @@ def _check_finite(shard, keys, rows):
     if bad.any():
         raise ValueError(
             f"Table '{shard.name}': the row of key {keys[bad][0]}, and {bad.sum() - 1} others of "
-            f"its block, have values that are not finite: {rows[bad][0]}."
+            f"its block, have values that are not finite. Replace or leave them out."
         )
 
 
@@ -82,8 +82,8 @@ def _repeated(shard, all_keys, all_rows):
         one, other = (all_rows[numbers[i]][positions[i]] for i in (first, second))
         if not np.array_equal(one, other):
             raise ValueError(
-                f"Table '{shard.name}': key {key} comes with two rows, {one} and {other}. Bring "
-                "one of them."
+                f"Table '{shard.name}': key {key} comes with two rows that differ. Bring one of "
+                "them."
             )
         repeated.setdefault(numbers[second], []).append(positions[second])
     return repeated

@@ -7,11 +7,12 @@ from importlib import metadata
 from tfsparse_cli import (
     diff_checkpoints,
     doctor,
+    import_tfra,
     inspect_checkpoint,
     reshard_checkpoint,
 )
 
-COMMANDS = (doctor, inspect_checkpoint, reshard_checkpoint, diff_checkpoints)
+COMMANDS = (doctor, inspect_checkpoint, reshard_checkpoint, diff_checkpoints, import_tfra)
 
 
 def main():
