@@ -1,6 +1,5 @@
 #include "core/row_pages.h"
 
-#include <algorithm>
 #include <new>
 
 #include "core/status.h"
@@ -29,7 +28,7 @@ RowPages::RowPages(size_t row_floats)
       pages_(MapArray<std::atomic<float*>>((kMaxRows >> page_shift_) + 1)) {}
 
 RowPages::~RowPages() {
-  for (size_t p = 0; (p << page_shift_) < end_; ++p) {
+  for (size_t p = num_first_; (p << page_shift_) < end_; ++p) {
     UnmapMemory{page_bytes()}(pages_[p].load());
   }
 }
@@ -52,10 +51,14 @@ uint32_t RowPages::Allocate() {
 void RowPages::AllocateFirst(size_t n) {
   TFSPARSE_CHECK(end_ == 0);
   if (n > kMaxRows) throw std::bad_alloc();
-  while (end_ < n) {
-    Allocate();
-    end_ = static_cast<uint32_t>(std::min(n, (size_t{end_} | row_mask_) + 1));
+  if (n == 0) return;
+  num_first_ = (n + row_mask_) >> page_shift_;
+  free_.reserve(num_first_ << page_shift_);  // Free() cannot fail
+  first_ = MapFilledArray<char>(num_first_ * page_bytes());
+  for (size_t p = 0; p < num_first_; ++p) {
+    pages_[p].store(reinterpret_cast<float*>(first_.get() + p * page_bytes()));
   }
+  end_ = static_cast<uint32_t>(n);
 }
 
 void RowPages::Free(uint32_t row) {

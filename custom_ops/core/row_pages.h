@@ -31,8 +31,7 @@ class RowPages {
   // The number of a row that is not in use; its contents are whatever was there. Throws
   // std::bad_alloc and changes nothing when memory or numbers run out.
   uint32_t Allocate();
-  // The same for `n` rows of an object that never gave one out: numbers 0 to n - 1. When memory
-  // runs out in the middle, the object is good for nothing but its destruction.
+  // The same for `n` rows of an object that never gave one out: numbers 0 to n - 1.
   void AllocateFirst(size_t n);
   void Free(uint32_t row);
 
@@ -62,6 +61,8 @@ class RowPages {
   // One entry for every page there can ever be, so that it never moves either. It costs memory
   // only where it is used.
   SystemArray<std::atomic<float*>> pages_;
+  SystemArray<char> first_;  // the pages of AllocateFirst(), side by side
+  size_t num_first_ = 0;     // how many they are
   std::vector<uint32_t> free_;  // has room for every row in use: Free() cannot fail
 };
 

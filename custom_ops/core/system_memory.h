@@ -28,6 +28,15 @@ SystemArray<T> MapArray(size_t n) {
   return SystemArray<T>(static_cast<T*>(memory), UnmapMemory{bytes});
 }
 
+// The same, of huge pages where the system has them: for arrays of many MiB that are filled at
+// once, which takes a fraction of the page faults, and are freed as a whole.
+template <typename T>
+SystemArray<T> MapFilledArray(size_t n) {
+  SystemArray<T> array = MapArray<T>(n);
+  ::madvise(array.get(), n * sizeof(T), MADV_HUGEPAGE);  // a wish: small pages do as well
+  return array;
+}
+
 }  // namespace tfsparse
 
 #endif  // TFSPARSE_CORE_SYSTEM_MEMORY_H_

@@ -22,6 +22,9 @@ COMMANDS = [
     "memory 1e6",
     "memory 2e6",
     "memory 4e6",
+    "save 4e6 16",
+    "restore 4e6 16",
+    "checkpoint 14e6 16",
     "movielens",
     "wire",
 ]

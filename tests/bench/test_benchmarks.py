@@ -19,6 +19,8 @@ SMALL = {
     "table_step": ["4", "sgd"],
     "fit": [],
     "memory": ["70000", "4"],
+    "save": ["70000", "4"],
+    "restore": ["70000", "4"],
 }
 
 
@@ -37,7 +39,7 @@ def test_benchmarks_need_no_framework_to_be_loaded():
 
 
 def test_make_bench_runs_every_benchmark():
-    assert {command.split()[0] for command in COMMANDS} == {*SMALL, "movielens", "wire"}
+    assert {command.split()[0] for command in COMMANDS} == {*SMALL, "checkpoint", "movielens", "wire"}
 
 
 def test_every_rival_is_compared_and_has_a_module():
@@ -82,3 +84,17 @@ def test_arguments_default_and_keep_their_types():
     assert benchmark.parse(["2e6", "adam"]) == {"keys": 2_000_000, "rule": "adam"}
     with pytest.raises(SystemExit, match="name takes"):
         benchmark.parse(["1", "2", "3"])
+
+
+@pytest.mark.slow
+def test_checkpoints_are_compared_with_dd(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.checkpoint", "70000", "4", str(tmp_path)],
+        cwd=side_by_side.ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    for line in ("save is", "restore is", "a save adds", "a restore grows"):
+        assert f"  {line} " in done.stdout
+    assert not list(tmp_path.iterdir())

@@ -6,6 +6,7 @@
         ids(array), floats(array)   int64, float32 arrays as what its other methods take
         insert(ids, rows)           new ids `[n]` and zeros `[n, dim]`
         lookup(ids)                 rows of known ids `[n]`
+        save(folder), restore(folder)   all rows with their slots
         step(ids, gradients)        looks ids `[..]` up, and trains: gradients `[.., dim]`
     embedding(dim, capacity), optimizer(keras_name)     for `fit`: a Keras layer, an optimizer
 

@@ -42,4 +42,13 @@ class Table:
         self.ids = self.floats = tf.constant
         self.lookup = tf.function(lambda ids: variable.lookup(ids))
         self.insert = variable.upsert
-        self.step = step_of(embedding(dim, capacity), optimizer(optimizer_name))
+        layer, keras_optimizer = embedding(dim, capacity), optimizer(optimizer_name)
+        self.step = step_of(layer, keras_optimizer)
+
+        def tables():
+            slots = keras_optimizer.variables()
+            return [layer.params, *(slot.params for slot in slots if hasattr(slot, "params"))]
+
+        # What FileSystemSaver calls, with its own size of buffers.
+        self.save = lambda folder: [table.save_to_file_system(folder) for table in tables()]
+        self.restore = lambda folder: [table.load_from_file_system(folder) for table in tables()]

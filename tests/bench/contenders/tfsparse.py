@@ -36,4 +36,8 @@ class Table:
         self.lookup = tf.function(lambda ids: ops.lookup(handle, ids, dim))
         # A step of rate 0 makes rows with their first vectors.
         self.insert = lambda ids, rows: ops.apply(handle, ids, rows, 0.0)
-        self.step = step_of(DynamicEmbedding(config), optimizer(optimizer_name))
+        layer = DynamicEmbedding(config)
+        self.step = step_of(layer, optimizer(optimizer_name))
+        model = tf.keras.Sequential([tf.keras.Input((), dtype=tf.int64), layer])
+        self.save = lambda folder: tfs.save(model, folder)
+        self.restore = lambda folder: tfs.restore(model, folder)
