@@ -61,8 +61,8 @@ class RowPages {
   // One entry for every page there can ever be, so that it never moves either. It costs memory
   // only where it is used.
   SystemArray<std::atomic<float*>> pages_;
-  SystemArray<char> first_;  // the pages of AllocateFirst(), side by side
-  size_t num_first_ = 0;     // how many they are
+  SystemArray<char> first_;     // the pages of AllocateFirst(), side by side
+  size_t num_first_ = 0;        // how many they are
   std::vector<uint32_t> free_;  // has room for every row in use: Free() cannot fail
 };
 

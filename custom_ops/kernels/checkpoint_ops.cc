@@ -62,41 +62,40 @@ class CountByBucketOp : public Kernel {
   }
 };
 
-tf::Status WriteKeys(Span<const Table::StillRow> rows, PartWriter* writer) {
-  for (const Table::StillRow& row : rows) {
-    char* room;
-    TF_RETURN_IF_ERROR(writer->Next(sizeof(Key), &room));
-    const Key key = KeyOf(row.hash);
-    std::memcpy(room, &key, sizeof(Key));
-  }
-  return writer->EndPart();
-}
-
-tf::Status WriteColumn(Span<const Table::StillRow> rows, size_t begin, size_t floats,
-                       PartWriter* writer) {
-  const size_t bytes = floats * sizeof(float);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + kAhead < rows.size()) PrefetchRow(rows[i + kAhead].floats + begin, bytes);
-    char* room;
-    TF_RETURN_IF_ERROR(writer->Next(bytes, &room));
-    std::memcpy(room, rows[i].floats + begin, bytes);
-  }
-  return writer->EndPart();
-}
-
+// Writes a prefix, the keys, and each column of the rows; sets the checksum of each. A row is
+// looked at once: in the order of hashes it is anywhere in memory.
 tf::Status WriteAll(const std::string& prefix, Span<const Table::StillRow> rows,
-                    const std::vector<Column>& columns, PartWriter* writer) {
-  char* room;
-  TF_RETURN_IF_ERROR(writer->Next(prefix.size(), &room));
-  std::memcpy(room, prefix.data(), prefix.size());
-  TF_RETURN_IF_ERROR(writer->EndPart());
-  TF_RETURN_IF_ERROR(WriteKeys(rows, writer));
-  size_t begin = 0;
+                    const std::vector<Column>& columns, NewFile* file,
+                    std::vector<int64_t>* checksums) {
+  std::vector<PartWriter> writers = {PartWriter(file, 0), PartWriter(file, prefix.size())};
+  uint64_t offset = prefix.size() + rows.size() * sizeof(Key);
+  size_t row_bytes = 0;
   for (const Column& column : columns) {
-    TF_RETURN_IF_ERROR(WriteColumn(rows, begin, column.floats, writer));
-    begin += column.floats;
+    writers.emplace_back(file, offset);
+    offset += rows.size() * column.floats * sizeof(float);
+    row_bytes += column.floats * sizeof(float);
   }
-  return writer->Close();
+  char* room;
+  TF_RETURN_IF_ERROR(writers[0].Next(prefix.size(), &room));
+  std::memcpy(room, prefix.data(), prefix.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i + kAhead < rows.size()) PrefetchRow(rows[i + kAhead].floats, row_bytes);
+    const Key key = KeyOf(rows[i].hash);
+    TF_RETURN_IF_ERROR(writers[1].Next(sizeof(Key), &room));
+    std::memcpy(room, &key, sizeof(Key));
+    const float* floats = rows[i].floats;
+    for (size_t c = 0; c < columns.size(); ++c) {
+      const size_t bytes = columns[c].floats * sizeof(float);
+      TF_RETURN_IF_ERROR(writers[c + 2].Next(bytes, &room));
+      std::memcpy(room, floats, bytes);
+      floats += columns[c].floats;
+    }
+  }
+  for (PartWriter& writer : writers) {
+    TF_RETURN_IF_ERROR(writer.Flush());
+    checksums->push_back(writer.checksum());
+  }
+  return file->Close();
 }
 
 class WriteRowsOp : public Kernel {
@@ -117,9 +116,10 @@ class WriteRowsOp : public Kernel {
         ctx, first >= 0 && first < last && last <= kNumBuckets,
         tf::errors::InvalidArgument("Buckets must be in [0, ", kNumBuckets,
                                     "), at least one. Received: [", first, ", ", last, ")."));
-    std::unique_ptr<PartWriter> writer;
-    OP_REQUIRES_OK(ctx, PartWriter::Open(ctx->env(), path, &writer));
+    std::unique_ptr<NewFile> file;
+    OP_REQUIRES_OK(ctx, NewFile::Create(path, &file));
     tf::Status status;
+    std::vector<int64_t> checksums;
     const BucketRange buckets{static_cast<uint32_t>(first), static_cast<uint32_t>(last)};
     table->table()->WithRows(buckets, [&](Span<const Table::StillRow> rows,
                                           const std::vector<Column>& columns) {
@@ -129,12 +129,10 @@ class WriteRowsOp : public Kernel {
             num_rows, " rows in some buckets and has ", rows.size(), ". Save between steps.");
         return;
       }
-      status = WriteAll(prefix, rows, columns, writer.get());
+      status = WriteAll(prefix, rows, columns, file.get(), &checksums);
     });
     OP_REQUIRES_OK(ctx, status);
-    const std::vector<uint32_t>& sums = writer->checksums();
-    OP_REQUIRES_OK(ctx,
-                   OutputList<int64_t>(ctx, 0, std::vector<int64_t>(sums.begin(), sums.end())));
+    OP_REQUIRES_OK(ctx, OutputList<int64_t>(ctx, 0, checksums));
   }
 };
 

@@ -1,38 +1,49 @@
 #include "kernels/row_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tensorflow/core/platform/errors.h"
+
 namespace tfsparse {
 
 namespace tf = ::tensorflow;
 
-tf::Status PartWriter::Open(tf::Env* env, const std::string& path,
-                            std::unique_ptr<PartWriter>* writer) {
-  std::unique_ptr<tf::WritableFile> file;
-  TF_RETURN_IF_ERROR(env->NewWritableFile(path, &file));
-  writer->reset(new PartWriter(std::move(file)));
+tf::Status NewFile::Create(const std::string& path, std::unique_ptr<NewFile>* file) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) return tf::errors::IOError(path, errno);
+  file->reset(new NewFile(path, descriptor));
   return tf::OkStatus();
 }
 
-tf::Status PartWriter::Next(size_t bytes, char** room) {
-  if (!buffer_.empty() && buffer_.size() + bytes > kBufferBytes) TF_RETURN_IF_ERROR(Flush());
-  if (buffer_.capacity() < kBufferBytes) buffer_.reserve(kBufferBytes);
-  const size_t used = buffer_.size();
-  buffer_.resize(used + bytes);
-  *room = &buffer_[used];
+NewFile::~NewFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+tf::Status NewFile::Write(uint64_t offset, const std::string& bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t written =
+        ::pwrite(descriptor_, bytes.data() + done, bytes.size() - done, offset + done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return tf::errors::IOError(path_, errno);
+    done += written;
+  }
   return tf::OkStatus();
 }
 
-tf::Status PartWriter::EndPart() {
-  TF_RETURN_IF_ERROR(Flush());
-  checksums_.push_back(checksum_);
-  checksum_ = 0;
-  return tf::OkStatus();
+tf::Status NewFile::Close() {
+  const int status = ::close(descriptor_);
+  descriptor_ = -1;
+  return status == 0 ? tf::OkStatus() : tf::errors::IOError(path_, errno);
 }
-
-tf::Status PartWriter::Close() { return file_->Close(); }
 
 tf::Status PartWriter::Flush() {
   checksum_ = tsl::crc32c::Extend(checksum_, buffer_.data(), buffer_.size());
-  TF_RETURN_IF_ERROR(file_->Append(buffer_));
+  TF_RETURN_IF_ERROR(file_->Write(offset_, buffer_));
+  offset_ += buffer_.size();
   buffer_.clear();
   return tf::OkStatus();
 }

@@ -10,30 +10,51 @@
 
 namespace tfsparse {
 
-// Appends to a new file, through a buffer, and takes the CRC-32C of each part of it.
-class PartWriter {
+// A file that did not exist, to be written in places. TensorFlow's files can only be appended to;
+// these are on mounted file systems anyway, for they are renamed when they are complete.
+class NewFile {
  public:
-  static tensorflow::Status Open(tensorflow::Env* env, const std::string& path,
-                                 std::unique_ptr<PartWriter>* writer);
+  static tensorflow::Status Create(const std::string& path, std::unique_ptr<NewFile>* file);
+  ~NewFile();
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
 
-  // The floats or bytes of the current part that follow. Room for `bytes` of them, to be filled
-  // before the next call.
-  tensorflow::Status Next(size_t bytes, char** room);
-  tensorflow::Status EndPart();
+  tensorflow::Status Write(uint64_t offset, const std::string& bytes);
   tensorflow::Status Close();
 
-  const std::vector<uint32_t>& checksums() const { return checksums_; }  // of the ended parts
+ private:
+  NewFile(const std::string& path, int descriptor) : path_(path), descriptor_(descriptor) {}
+
+  std::string path_;
+  int descriptor_;  // -1: closed
+};
+
+// Writes one part of a file from its beginning to its end, through a buffer, and takes its CRC-32C.
+// Several may write parts of one file by turns.
+class PartWriter {
+ public:
+  PartWriter(NewFile* file, uint64_t offset) : file_(file), offset_(offset) {}
+
+  // Room for the `bytes` that follow, to be filled before the next call.
+  tensorflow::Status Next(size_t bytes, char** room) {
+    if (buffer_.size() + bytes > kBufferBytes) TF_RETURN_IF_ERROR(Flush());
+    if (buffer_.capacity() < kBufferBytes) buffer_.reserve(kBufferBytes);
+    const size_t used = buffer_.size();
+    buffer_.resize(used + bytes);
+    *room = &buffer_[used];
+    return tensorflow::OkStatus();
+  }
+  tensorflow::Status Flush();
+
+  uint32_t checksum() const { return checksum_; }  // of what was flushed
 
  private:
   static constexpr size_t kBufferBytes = size_t{1} << 20;
 
-  explicit PartWriter(std::unique_ptr<tensorflow::WritableFile> file) : file_(std::move(file)) {}
-  tensorflow::Status Flush();
-
-  std::unique_ptr<tensorflow::WritableFile> file_;
+  NewFile* file_;
+  uint64_t offset_;
   std::string buffer_;
-  uint32_t checksum_ = 0;  // of the current part
-  std::vector<uint32_t> checksums_;
+  uint32_t checksum_ = 0;
 };
 
 // Reads one part of a file from its beginning to its end, and takes its CRC-32C.

@@ -181,8 +181,8 @@ class SetRowsOp : public Kernel {
     PoolExecutor executor(ctx);
     std::shared_ptr<Plan> plan;
     OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->Stage(keys, &executor, &plan)));
-    OP_REQUIRES_OK(
-        ctx, ToTensorFlow(table->table()->SetRows(rows, with_slots_, &executor, plan.get())));
+    OP_REQUIRES_OK(ctx,
+                   ToTensorFlow(table->table()->SetRows(rows, with_slots_, &executor, plan.get())));
   }
 
  private:

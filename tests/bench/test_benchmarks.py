@@ -39,7 +39,12 @@ def test_benchmarks_need_no_framework_to_be_loaded():
 
 
 def test_make_bench_runs_every_benchmark():
-    assert {command.split()[0] for command in COMMANDS} == {*SMALL, "checkpoint", "movielens", "wire"}
+    assert {command.split()[0] for command in COMMANDS} == {
+        *SMALL,
+        "checkpoint",
+        "movielens",
+        "wire",
+    }
 
 
 def test_every_rival_is_compared_and_has_a_module():

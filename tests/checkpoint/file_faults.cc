@@ -74,6 +74,18 @@ ssize_t write(int descriptor, const void* bytes, size_t size) {
   return real(descriptor, bytes, size);
 }
 
+ssize_t pwrite(int descriptor, const void* bytes, size_t size, off_t offset) {
+  static auto* const real = Real<ssize_t(int, const void*, size_t, off_t)>("pwrite");
+  if (IsInside(descriptor)) {
+    if (Fails()) return -1;
+    if (EndsHalfDone()) {
+      real(descriptor, bytes, size / 2, offset);
+      std::raise(SIGKILL);
+    }
+  }
+  return real(descriptor, bytes, size, offset);
+}
+
 size_t fwrite(const void* bytes, size_t size, size_t count, FILE* file) {
   static auto* const real = Real<size_t(const void*, size_t, size_t, FILE*)>("fwrite");
   if (IsInside(fileno(file))) {
@@ -106,6 +118,15 @@ int rename(const char* from, const char* to) {
 int mkdir(const char* path, mode_t mode) {
   static auto* const real = Real<int(const char*, mode_t)>("mkdir");
   return IsInside(path) && Fails() ? -1 : real(path, mode);
+}
+
+int open(const char* path, int flags, ...) {
+  static auto* const real = Real<int(const char*, int, ...)>("open");
+  va_list arguments;
+  va_start(arguments, flags);
+  const int mode = (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0;
+  va_end(arguments);
+  return (flags & O_CREAT) != 0 && IsInside(path) && Fails() ? -1 : real(path, flags, mode);
 }
 
 int open64(const char* path, int flags, ...) {

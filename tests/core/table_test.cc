@@ -21,8 +21,8 @@ using testing::PlanPointer;
 using testing::Random;
 using testing::Read;
 using testing::RowsOf;
-using testing::Stage;
 using testing::SetRows;
+using testing::Stage;
 using testing::TablePointer;
 using testing::ThreadedExecutor;
 
