@@ -79,6 +79,8 @@ def test_pinned_versions_agree(stack):
         ("custom_ops/core/a.cc", "<stdint.h>", False),
         ("custom_ops/core/a.cc", "<sys/mman.h>", False),
         ("custom_ops/core/system_memory.h", "<sys/mman.h>", True),
+        ("custom_ops/kernels/a.cc", "<fcntl.h>", False),
+        ("custom_ops/kernels/row_file.cc", "<fcntl.h>", True),
         ("custom_ops/core/a.cc", '"absl/types/span.h"', False),
         ("custom_ops/core/a.cc", '"tensorflow/core/framework/op.h"', False),
         ("custom_ops/tiers/ssd.cc", "<sys/mman.h>", True),
