@@ -94,10 +94,12 @@ class Checkpoint(tf.keras.callbacks.Callback):
                     "once on a batch, or give it an input shape, before fit."
                 )
             protocol.named_tables_of(self.model)  # raises now what every save would
+            steps = []
             if runtime.rank() == 0:
                 os.makedirs(self._directory, exist_ok=True)
+                steps = series.steps_of(self._directory)
         if not self._has_begun:
-            self._resume()
+            self._resume(steps)
         self._has_begun = True
         self._seen_step = dense.step_of(self.model)
         if self._clock is not None:
@@ -111,16 +113,14 @@ class Checkpoint(tf.keras.callbacks.Callback):
             self._train = self.model.train_function
             self.model.train_function = self._step
 
-    def _resume(self):
-        newest = None
-        if runtime.rank() == 0:
-            newest = max(series.steps_of(self._directory), default=None)
-        newest = runtime.allgather_object(newest, "checkpoint.newest")[0]
-        if newest is None:
+    def _resume(self, steps):
+        steps = runtime.allgather_object(steps, "checkpoint.steps")[0]
+        if not steps:
             return
-        path = series.path_of(self._directory, newest)
+        path = series.path_of(self._directory, steps[-1])
         self.resumed_step = self._saved_step = restoring.restore(self.model, path)
-        content = manifest.read(path)
+        with runtime.together("checkpoint.position"):
+            content = manifest.read(path)
         if "position" in content:
             self._path, self._content = path, content
         if runtime.rank() == 0:
