@@ -1,5 +1,6 @@
 #include "core/row_pages.h"
 
+#include <algorithm>
 #include <new>
 
 #include "core/status.h"
@@ -10,6 +11,7 @@ namespace {
 constexpr size_t kPageBytes = 1 << 20;
 constexpr uint32_t kMinPageShift = 6;  // bounds the directory: 2^24 entries, 128 MiB of addresses
 constexpr uint32_t kMaxPageShift = 16;
+constexpr size_t kMaxSpanPages = 64;
 
 uint32_t PageShiftFor(size_t row_floats) {
   uint32_t shift = kMinPageShift;
@@ -27,12 +29,6 @@ RowPages::RowPages(size_t row_floats)
       row_mask_((1u << page_shift_) - 1),
       pages_(MapArray<std::atomic<float*>>((kMaxRows >> page_shift_) + 1)) {}
 
-RowPages::~RowPages() {
-  for (size_t p = num_first_; (p << page_shift_) < end_; ++p) {
-    UnmapMemory{page_bytes()}(pages_[p].load());
-  }
-}
-
 uint32_t RowPages::Allocate() {
   if (!free_.empty()) {
     const uint32_t row = free_.back();
@@ -42,8 +38,11 @@ uint32_t RowPages::Allocate() {
   if (end_ >= kMaxRows) throw std::bad_alloc();
   if ((end_ & row_mask_) == 0) {
     free_.reserve(end_ + rows_per_page());
-    char* memory = MapArray<char>(page_bytes()).release();
-    pages_[end_ >> page_shift_].store(reinterpret_cast<float*>(memory), std::memory_order_release);
+    const size_t page = end_ >> page_shift_;
+    if (spare_pages_ == 0) MapSpan(std::clamp<size_t>(page / 8, 1, kMaxSpanPages));
+    pages_[page].store(reinterpret_cast<float*>(spare_), std::memory_order_release);
+    spare_ += page_bytes();
+    --spare_pages_;
   }
   return end_++;
 }
@@ -52,13 +51,21 @@ void RowPages::AllocateFirst(size_t n) {
   TFSPARSE_CHECK(end_ == 0);
   if (n > kMaxRows) throw std::bad_alloc();
   if (n == 0) return;
-  num_first_ = (n + row_mask_) >> page_shift_;
-  free_.reserve(num_first_ << page_shift_);  // Free() cannot fail
-  first_ = MapFilledArray<char>(num_first_ * page_bytes());
-  for (size_t p = 0; p < num_first_; ++p) {
-    pages_[p].store(reinterpret_cast<float*>(first_.get() + p * page_bytes()));
+  const size_t num_pages = (n + row_mask_) >> page_shift_;
+  free_.reserve(num_pages << page_shift_);
+  MapSpan(num_pages);
+  while (spare_pages_ > 0) {
+    pages_[num_pages - spare_pages_].store(reinterpret_cast<float*>(spare_));
+    spare_ += page_bytes();
+    --spare_pages_;
   }
   end_ = static_cast<uint32_t>(n);
+}
+
+void RowPages::MapSpan(size_t num_pages) {
+  spans_.push_back(MapFilledArray<char>(num_pages * page_bytes()));
+  spare_ = spans_.back().get();
+  spare_pages_ = num_pages;
 }
 
 void RowPages::Free(uint32_t row) {

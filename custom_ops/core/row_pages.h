@@ -24,7 +24,6 @@ class RowPages {
  public:
   // `row_floats` > 0: parameter and optimizer slots together.
   explicit RowPages(size_t row_floats);
-  ~RowPages();
   RowPages(const RowPages&) = delete;
   RowPages& operator=(const RowPages&) = delete;
 
@@ -50,6 +49,7 @@ class RowPages {
   float* page(uint32_t row) const {
     return pages_[row >> page_shift_].load(std::memory_order_acquire);
   }
+  void MapSpan(size_t num_pages);
   size_t rows_per_page() const { return size_t{row_mask_} + 1; }
 
   size_t page_bytes() const { return rows_per_page() * (row_floats_ * sizeof(float) + 1); }
@@ -61,8 +61,10 @@ class RowPages {
   // One entry for every page there can ever be, so that it never moves either. It costs memory
   // only where it is used.
   SystemArray<std::atomic<float*>> pages_;
-  SystemArray<char> first_;     // the pages of AllocateFirst(), side by side
-  size_t num_first_ = 0;        // how many they are
+  // Where the pages are: several side by side, so that the system can back them by huge pages.
+  std::vector<SystemArray<char>> spans_;
+  char* spare_ = nullptr;  // the pages of the last span that are not in use yet
+  size_t spare_pages_ = 0;
   std::vector<uint32_t> free_;  // has room for every row in use: Free() cannot fail
 };
 

@@ -104,14 +104,21 @@ TEST(RowPages, AllRowsCanBeFreed) {
 
 TEST(RowPages, AllocateWithoutMemoryChangesNothing) {
   RowPages pages(1025);
+  int failures = 0;
   for (uint32_t row = 0; row < 5000; ++row) {
-    for (int k = 0; k < (testing::MallocFails() ? 2 : 1) && row % 1024 == 0; ++k) {
-      testing::AllocationFailure failure(k);  // the list of free rows, and the page
-      EXPECT_THROW(pages.Allocate(), std::bad_alloc);
+    for (int k = 0; pages.end() == row; ++k) {
+      try {
+        testing::AllocationFailure failure(k);
+        pages.Allocate();
+      } catch (const std::bad_alloc&) {
+        ASSERT_EQ(pages.end(), row);
+        ++failures;
+      }
     }
-    EXPECT_EQ(pages.end(), row);
-    ASSERT_EQ(pages.Allocate(), row);
+    ASSERT_EQ(pages.end(), row + 1);
   }
+  // The list of free rows for each of 40 pages, and the memory of pages and the list of it.
+  EXPECT_TRUE(failures >= (testing::MallocFails() ? 60 : 40));
 }
 
 // Pages are about 1 MiB: 16 floats and a count of holders take 65 bytes a row.
