@@ -69,6 +69,7 @@ class Checkpoint(tf.keras.callbacks.Callback):
         self._clock = None if minutes is None else _Clock(60 * minutes)
         self._directory = runtime.mounted_path(directory)
         self.resumed_step = self._saved_step = None
+        self._removal = None  # the thread that removes what is outdated
         self._has_begun = False
         self._content = None  # the manifest of the position to go on from, until that is reached
 
@@ -188,10 +189,11 @@ class Checkpoint(tf.keras.callbacks.Callback):
         step = dense.step_of(self.model)
         if step != self._saved_step:
             self._save(at_end=True)
-            return
-        with runtime.together("checkpoint.end"):
-            if runtime.rank() == 0:
-                saving.say_finished(series.path_of(self._directory, step))
+        else:
+            with runtime.together("checkpoint.end"):
+                if runtime.rank() == 0:
+                    saving.say_finished(series.path_of(self._directory, step))
+        self._finish_removal()
 
     def _save(self, at_end=False):
         step = dense.step_of(self.model)
@@ -199,6 +201,7 @@ class Checkpoint(tf.keras.callbacks.Callback):
         if not at_end:
             taken = self._taken_before + self._batch
             place = position.Position(self._epoch, self._batch, taken, self._iterator)
+        self._finish_removal()  # there must be room
         try:
             saving.write(self.model, series.path_of(self._directory, step), place)
         except (OSError, tf.errors.OpError, RuntimeError) as error:
@@ -209,9 +212,14 @@ class Checkpoint(tf.keras.callbacks.Callback):
             self._saved_step = step
             with contextlib.suppress(OSError):  # the next one tries again
                 if runtime.rank() == 0:
-                    series.prune(self._directory, self._keep)
+                    self._removal = series.prune(self._directory, self._keep)
         if self._clock is not None:
             self._clock.start()
+
+    def _finish_removal(self):
+        if self._removal is not None:
+            self._removal.join()
+            self._removal = None
 
 
 class _Clock:

@@ -67,7 +67,9 @@ class CountByBucketOp : public Kernel {
 tf::Status WriteAll(const std::string& prefix, Span<const Table::StillRow> rows,
                     const std::vector<Column>& columns, NewFile* file,
                     std::vector<int64_t>* checksums) {
-  std::vector<PartWriter> writers = {PartWriter(file, 0), PartWriter(file, prefix.size())};
+  std::vector<PartWriter> writers;
+  writers.emplace_back(file, 0);
+  writers.emplace_back(file, prefix.size());
   uint64_t offset = prefix.size() + rows.size() * sizeof(Key);
   size_t row_bytes = 0;
   for (const Column& column : columns) {
@@ -78,17 +80,26 @@ tf::Status WriteAll(const std::string& prefix, Span<const Table::StillRow> rows,
   char* room;
   TF_RETURN_IF_ERROR(writers[0].Next(prefix.size(), &room));
   std::memcpy(room, prefix.data(), prefix.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + kAhead < rows.size()) PrefetchRow(rows[i + kAhead].floats, row_bytes);
-    const Key key = KeyOf(rows[i].hash);
-    TF_RETURN_IF_ERROR(writers[1].Next(sizeof(Key), &room));
-    std::memcpy(room, &key, sizeof(Key));
-    const float* floats = rows[i].floats;
+  const size_t block = std::max<size_t>(1, kBlockBytes / row_bytes);
+  std::vector<char*> to(columns.size());
+  for (size_t begin = 0; begin < rows.size(); begin += block) {
+    const size_t end = std::min(begin + block, rows.size());
+    TF_RETURN_IF_ERROR(writers[1].Next((end - begin) * sizeof(Key), &room));
     for (size_t c = 0; c < columns.size(); ++c) {
       const size_t bytes = columns[c].floats * sizeof(float);
-      TF_RETURN_IF_ERROR(writers[c + 2].Next(bytes, &room));
-      std::memcpy(room, floats, bytes);
-      floats += columns[c].floats;
+      TF_RETURN_IF_ERROR(writers[c + 2].Next((end - begin) * bytes, &to[c]));
+    }
+    for (size_t i = begin; i < end; ++i) {
+      if (i + kAhead < rows.size()) PrefetchRow(rows[i + kAhead].floats, row_bytes);
+      const Key key = KeyOf(rows[i].hash);
+      std::memcpy(room + (i - begin) * sizeof(Key), &key, sizeof(Key));
+      const float* floats = rows[i].floats;
+      for (size_t c = 0; c < columns.size(); ++c) {
+        const size_t bytes = columns[c].floats * sizeof(float);
+        std::memcpy(to[c], floats, bytes);
+        to[c] += bytes;
+        floats += columns[c].floats;
+      }
     }
   }
   for (PartWriter& writer : writers) {

@@ -19,7 +19,7 @@ class NewFile {
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
-  tensorflow::Status Write(uint64_t offset, const std::string& bytes);
+  tensorflow::Status Write(uint64_t offset, const char* bytes, size_t size);
   tensorflow::Status Close();
 
  private:
@@ -36,14 +36,7 @@ class PartWriter {
   PartWriter(NewFile* file, uint64_t offset) : file_(file), offset_(offset) {}
 
   // Room for the `bytes` that follow, to be filled before the next call.
-  tensorflow::Status Next(size_t bytes, char** room) {
-    if (buffer_.size() + bytes > kBufferBytes) TF_RETURN_IF_ERROR(Flush());
-    if (buffer_.capacity() < kBufferBytes) buffer_.reserve(kBufferBytes);
-    const size_t used = buffer_.size();
-    buffer_.resize(used + bytes);
-    *room = &buffer_[used];
-    return tensorflow::OkStatus();
-  }
+  tensorflow::Status Next(size_t bytes, char** room);
   tensorflow::Status Flush();
 
   uint32_t checksum() const { return checksum_; }  // of what was flushed
@@ -53,7 +46,9 @@ class PartWriter {
 
   NewFile* file_;
   uint64_t offset_;
-  std::string buffer_;
+  std::unique_ptr<char[]> buffer_;  // [capacity_]
+  size_t capacity_ = 0;
+  size_t used_ = 0;
   uint32_t checksum_ = 0;
 };
 

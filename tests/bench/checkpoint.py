@@ -3,8 +3,9 @@
 python -m tests.bench.checkpoint [KEYS] [DIM] [FOLDER]
 
 One process, two threads, a table with Adam's slots. By turns, five times: `dd` writes as many
-bytes with fsync, tfs.save saves; `dd` reads the cached files, tfs.restore restores, in a process
-that has no rows yet. Shown are medians, and memory that a save and a restore add at their peak.
+bytes with fsync, tfs.save saves, each to a place where nothing was; `dd` reads the cached files;
+in new processes NumPy fills as much memory, which any table has to be read into, and tfs.restore
+restores. Shown are medians, and the memory that a save and a restore add at their peak.
 """
 
 import os
@@ -96,11 +97,28 @@ def restore_once(folder, dim):
     print(took[0], grown)
 
 
+def fill_once(size):
+    """In a process of its own: prints the seconds that filling `size` bytes of memory takes."""
+    import numpy as np
+
+    print(seconds(lambda: np.ones(size, np.uint8)))
+
+
+def in_new_process(*arguments):
+    """Calls this program; returns the numbers that it printed."""
+    command = [sys.executable, "-m", "tests.bench.checkpoint", *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return [float(word) for word in done.stdout.splitlines()[-1].split()]
+
+
 def main():
     """Prints the figures."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["restore"]:
         restore_once(arguments[1], int(arguments[2]))
+        return
+    if arguments[:1] == ["fill"]:
+        fill_once(int(arguments[1]))
         return
     keys = int(float(arguments[0])) if arguments else 14_000_000
     dim = int(arguments[1]) if len(arguments) > 1 else 16
@@ -110,7 +128,7 @@ def main():
     model = make_model(dim)
     fill(model, keys, dim)
     folder, copy = root / "checkpoint", root / "dd"
-    times = {"dd write": [], "save": [], "dd read": [], "restore": []}
+    times = {"dd write": [], "save": [], "dd read": [], "fill memory": [], "restore": []}
     growth = {}
     try:
         tfs.save(model, folder)
@@ -122,23 +140,22 @@ def main():
             write = seconds(lambda: dd("if=/dev/zero", f"of={copy}", "conv=fsync", blocks))  # noqa: B023
             times["dd write"].append(write)
             copy.unlink()
+            shutil.rmtree(folder)
             times["save"].append(seconds(lambda: tfs.save(model, folder)))
             files = sorted(folder.glob("data-*/table-*"))
             read = seconds(lambda: [dd(f"if={file}", "of=/dev/null") for file in files])  # noqa: B023
             times["dd read"].append(read)
-            command = [sys.executable, "-m", "tests.bench.checkpoint", "restore", folder, str(dim)]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            took, growth["restore"] = map(float, done.stdout.split()[-2:])
+            times["fill memory"] += in_new_process("fill", size)
+            took, growth["restore"] = in_new_process("restore", folder, dim)
             times["restore"].append(took)
     finally:
         shutil.rmtree(root)
-    print(
-        f"checkpoint of {keys:.0e} keys, dim {dim}, Adam: {size / GB:.2f} GB in {len(files)} files"
-    )
+    print(f"checkpoint of {keys:,} keys, dim {dim}, Adam: {size / GB:.2f} GB in {len(files)} files")
     for name, values in times.items():
         rates = sorted(size / GB / value for value in values)
-        print(f"  {name:<10}{statistics.median(rates):6.2f} GB/s  ({rates[0]:.2f}-{rates[-1]:.2f})")
-    for ours, theirs in (("save", "dd write"), ("restore", "dd read")):
+        print(f"  {name:<12}{statistics.median(rates):6.2f} GB/s  ({rates[0]:.2f}-{rates[-1]:.2f})")
+    pairs = [("save", "dd write"), ("restore", "dd read"), ("restore", "fill memory")]
+    for ours, theirs in pairs:
         ratios = [b / a for a, b in zip(times[ours], times[theirs])]
         print(f"  {ours} is {statistics.median(ratios):.2f}x {theirs}")
     stats = model.layers[1].table.stats()

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import threading
 
 from tfsparse.checkpoint import manifest, saving
 
@@ -18,15 +19,28 @@ def steps_of(directory):
 
 
 def prune(directory, keep):
-    """Removes all but the newest `keep` checkpoints (None: none), and those never completed."""
+    """Removes all but the newest `keep` checkpoints (None: none), and those never completed.
+
+    Returns:
+        A running `threading.Thread`, to be joined: a disk may take long to give space back.
+    """
     complete = steps_of(directory)
     kept = complete if keep is None else complete[-keep:]
-    for step in set(_folders(directory)) - set(kept):
+    outdated = []
+    for step in sorted(set(_folders(directory)) - set(kept)):
         path = path_of(directory, step)
         if step in complete:  # first that which makes it one: what is half-removed is none
             os.remove(os.path.join(path, manifest.NAME))
         if saving.has_only_ours(path):
-            shutil.rmtree(path, ignore_errors=True)
+            outdated.append(path)
+    removal = threading.Thread(target=_remove, args=(outdated,))
+    removal.start()
+    return removal
+
+
+def _remove(folders):
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _folders(directory):
