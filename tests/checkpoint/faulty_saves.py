@@ -64,6 +64,8 @@ def check(kind, fails, root, most=sys.maxsize):
         replaced = step == 4
         assert_same(state_of(reader), newer if replaced else older)
         number += 1
+        if fails is refused and failed and not replaced:
+            assert len(list(folder.iterdir())) == 2, number  # nothing is left of it
     assert replaced
     assert_same(state_of(model), newer)  # a failed save changes nothing, and training goes on
     train(model, range(4, 5))

@@ -11,6 +11,7 @@ import tensorflow as tf
 import tfsparse as tfs
 from tests.checkpoint.models import assert_same, make_model, state_of, tables_of, train
 from tests.keras_layers.models import all_rows
+from tfsparse.checkpoint import checking
 from tfsparse.checkpoint import manifest as manifests
 from tfsparse.checkpoint.manifest import CheckpointError
 from tfsparse.keras_layers import DynamicEmbedding
@@ -205,7 +206,20 @@ def test_more_weights_than_the_model_has_are_refused(saved, tmp_path):
     tfs.restore(inner, tmp_path, partial=True)
 
 
-def test_partial_restores_the_tables_that_both_have(saved):
+@pytest.fixture
+def warnings_logged(monkeypatch):
+    """The texts of warnings of restores, as they come."""
+    texts = []
+
+    def warning(text, *_):
+        if "Restored" in text:
+            texts.append(text)
+
+    monkeypatch.setattr(tf.get_logger(), "warning", warning)
+    return texts
+
+
+def test_partial_restores_the_tables_that_both_have(saved, warnings_logged):
     ids = tf.keras.Input((), dtype=tf.int64)
     parts = [DynamicEmbedding(8, name="users")(ids), DynamicEmbedding(2, name="new")(ids)]
     model = tf.keras.Model(ids, tf.keras.layers.Concatenate()(parts))
@@ -216,6 +230,70 @@ def test_partial_restores_the_tables_that_both_have(saved):
     tfs.restore(same, saved)
     assert model.get_layer("users").table.size() == tables_of(same)["users"].size()
     assert model.get_layer("new").table.size() == 4
+    (told,) = warnings_logged
+    for words in (
+        "table 'new' is not in it and stays as it is",
+        "no tables ['items']",
+        "no weights ['float32[12, 6]',",
+        "its optimizer is Adam of ",
+    ):
+        assert words in told, told
+
+
+def test_partial_tells_of_slots_that_begin_anew(saved, warnings_logged):
+    tfs.restore(make_model("Adagrad"), saved, partial=True)
+    (told,) = warnings_logged
+    assert "table 'users' has optimizer adagrad(" in told
+    assert "the slots of 'users' are those of new rows" in told
+
+
+def test_partial_is_silent_where_nothing_is_left_out(saved, warnings_logged):
+    tfs.restore(make_model(), saved, partial=True)
+    assert not warnings_logged
+
+
+@pytest.mark.parametrize("generation", [tf.keras.optimizers, tf.keras.optimizers.legacy])
+def test_a_fixed_rate_becomes_a_schedule_by_partial(tmp_path, generation, warnings_logged):
+    schedule = tf.keras.optimizers.schedules.ExponentialDecay(0.01, 100, 0.5)
+
+    def model_of(rate):
+        model = make_model(optimizer=None)
+        model.compile(tfs.DistributedOptimizer(generation.Adam(rate)), "mse")
+        return model
+
+    for then, now in ((0.01, schedule), (schedule, 0.01)):
+        trained, other = model_of(then), model_of(now)
+        train(trained, range(3))
+        tfs.save(trained, tmp_path)
+        assert tfs.restore(other, tmp_path, partial=True) == 3
+        for variable, wanted in zip(slots_of(other), slots_of(trained)):
+            np.testing.assert_array_equal(variable, wanted)
+    assert not warnings_logged
+
+
+def slots_of(model):
+    """What the optimizer has of dense weights."""
+    variables = model.optimizer.variables
+    variables = variables() if callable(variables) else variables
+    assert len(variables) > 8
+    return [variable for variable in variables if variable.shape.rank > 0]
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_says_so(copied, monkeypatch):
+    writer, reader = make_model(), make_model()
+    train(writer, range(5))
+    require_files = checking.require_files
+
+    def replaced_behind(path, content):
+        require_files(path, content)
+        tfs.save(writer, path)
+
+    monkeypatch.setattr(checking, "require_files", replaced_behind)
+    with pytest.raises(CheckpointError, match="has replaced .* Read it again"):
+        tfs.restore(reader, copied)
+    assert tables_of(reader)["users"].size() == 0
+    monkeypatch.undo()
+    assert tfs.restore(reader, copied) == 5
 
 
 def test_a_model_that_was_never_called_is_refused_with_advice(saved, tmp_path):

@@ -94,9 +94,11 @@ def put_back(values):
 
 def _read(prefix, partial, **parts):
     status = tf.train.Checkpoint(**parts).read(prefix)
-    if not partial:
-        status.assert_existing_objects_matched()
-    status.expect_partial()
+    try:
+        if not partial:
+            status.assert_existing_objects_matched()
+    finally:
+        status.expect_partial()  # or TensorFlow warns of what was not read
 
 
 def step_of(model):
@@ -137,13 +139,34 @@ def check_weights(model, path, content):
     Raises:
         CheckpointError: it says which.
     """
-    then, now = (collections.Counter(w) for w in (content["weights"], describe_weights(model)))
-    if then != now:
+    then, now = _weights_apart(model, content)
+    if then or now:
         raise CheckpointError(
-            f"'{path}' is of another model: it has weights {list((then - now).elements())} that "
-            f"the model does not have, and the model has {list((now - then).elements())} that it "
-            "does not have. `partial=True` restores what both have."
+            f"'{path}' is of another model: it has weights {then} that the model does not have, "
+            f"and the model has {now} that it does not have. `partial=True` restores what both "
+            "have."
         )
+
+
+def left_out(model, content):
+    """Says what a partial `read` leaves as it is, or leaves behind."""
+    if not content["dense"]:
+        yield "it has tables alone"
+        return
+    then, now = _weights_apart(model, content)
+    if then:
+        yield f"the model has no weights {then}"
+    if now:
+        yield f"weights {now} are not in it and stay as they are"
+    then, now = content["optimizer"], describe_optimizer(model)
+    if now is not None and then != now:
+        yield f"its optimizer is {then}, and that of the model, {now}, stays as it is"
+
+
+def _weights_apart(model, content):
+    """Those that the checkpoint alone has, and those that the model alone has."""
+    then, now = (collections.Counter(w) for w in (content["weights"], describe_weights(model)))
+    return list((then - now).elements()), list((now - then).elements())
 
 
 def _optimizer_of(model):

@@ -1,5 +1,6 @@
 """The manifest: what a checkpoint consists of, and that it is whole."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -67,6 +68,34 @@ def read(directory):
             "checkpoint."
         )
     return manifest
+
+
+@contextlib.contextmanager
+def not_replaced(directory, manifest):
+    """Says of an error in the block that it came of a save to the directory, if it did.
+
+    Args:
+        directory: from which the block reads.
+        manifest: what it had as its manifest when the reading began.
+
+    Raises:
+        CheckpointError: a save has replaced what is read.
+    """
+    try:
+        yield
+    except Exception as error:
+        if _is_replaced(directory, manifest):
+            raise CheckpointError(
+                f"A save has replaced '{directory}' while it was read. Read it again."
+            ) from error
+        raise
+
+
+def _is_replaced(directory, manifest):
+    try:
+        return read(directory)["folder"] != manifest["folder"]
+    except (CheckpointError, OSError):
+        return False
 
 
 def _plain(number):

@@ -29,7 +29,8 @@ def restore(model, directory, partial=False):
         partial: False (the default) refuses a checkpoint with other tables, columns of a row or
             weights than the model's. True restores what both have: tables of one name and dim,
             with their slots if the optimizer is the same and else with those of new rows; and
-            weights at the same place of the model. The rest stays as it is.
+            weights at the same place of the model, which must have the same shape. The rest stays
+            as it is, and a warning lists it.
 
     Returns:
         The step of the checkpoint, `optimizer.iterations`; None if it was saved without optimizer,
@@ -54,20 +55,21 @@ def restore(model, directory, partial=False):
         tables = named_tables_of(model)
         content = manifest.read(path)
     runtime.require_same(f"restore what was saved as {content['folder']}, partial={partial}")
-    with runtime.together("restore.compare"):
+    with runtime.together("restore.compare"), manifest.not_replaced(path, content):
         if not content["dense"]:
             _check_tables_alone(tables, content["tables"], path, partial)
         stored = _match(tables, content["tables"], model, path, partial)
         if not partial:
             dense.check_weights(model, path, content)
+        apart = list(_left_out(tables, content, model)) if partial else []
         if runtime.rank() == 0:
             checking.require_files(path, content)
-    with runtime.together("restore.read"):
+    with runtime.together("restore.read"), manifest.not_replaced(path, content):
         loaders = [_load(table, of_table, path, model) for table, of_table in stored]
     with runtime.together("restore.values"):
         values = dense.values_of(model)
     try:
-        with runtime.together("restore.dense"):
+        with runtime.together("restore.dense"), manifest.not_replaced(path, content):
             dense.read(model, path, content, partial)
     except BaseException:
         dense.put_back(values)
@@ -75,6 +77,8 @@ def restore(model, directory, partial=False):
     with runtime.together("restore.replace"):
         for (table, _), loader in zip(stored, loaders):
             ops.replace_rows(table.shard.handle, loader)
+    if apart and runtime.rank() == 0:
+        tf.get_logger().warning(f"Restored a part of '{path}': {'; '.join(apart)}.")
     return content["step"]
 
 
@@ -113,6 +117,23 @@ def _match(tables, described, model, path, partial):
                 + ("" if "dim" in differences else " `partial=True` restores it nevertheless.")
             )
     return matched
+
+
+def _left_out(tables, content, model):
+    """Says what a partial restore leaves as it is, or leaves behind."""
+    by_name = {of_table["name"]: of_table for of_table in content["tables"]}
+    for table in tables:
+        if table.name not in by_name:
+            yield f"table '{table.name}' is not in it and stays as it is"
+            continue
+        differences = _differences(table, by_name.pop(table.name), model)
+        for what, (then, now) in differences.items():
+            yield f"table '{table.name}' has {what} {now}, and had {then}"
+        if "optimizer" in differences:
+            yield f"the slots of '{table.name}' are those of new rows"
+    if by_name:
+        yield f"the model has no tables {list(by_name)}"
+    yield from dense.left_out(model, content)
 
 
 def _differences(table, of_table, model):

@@ -63,6 +63,7 @@ def write(model, directory, position=None):
             _refuse_foreign_manifest(path)
         optimizer = dense.describe_optimizer(model)
     folder = FOLDER + runtime.allgather_object(uuid.uuid4().hex[:12], "save.folder")[0]
+    made = []
     try:
         with runtime.together("save.begin"):
             if runtime.rank() == 0:
@@ -104,7 +105,7 @@ def write(model, directory, position=None):
                 manifest.write(content, path)
     except BaseException:
         if runtime.rank() == 0:
-            _discard(path, folder)
+            _discard(path, folder, made)
         raise
     if runtime.rank() == 0:
         with contextlib.suppress(OSError):  # the next save tries again
@@ -139,14 +140,20 @@ def check_seen(path, folder):
         )
 
 
-def _discard(path, folder):
-    """Removes what a failed save has written, unless its very last steps alone have failed."""
+def _discard(path, folder, made):
+    """Removes what a failed save has made, unless its very last steps alone have failed."""
     try:
         complete = manifest.read(path)["folder"] == folder
     except (manifest.CheckpointError, OSError):
         complete = False
-    if not complete:
-        shutil.rmtree(os.path.join(path, folder), ignore_errors=True)
+    if complete:
+        return
+    shutil.rmtree(os.path.join(path, folder), ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.remove(os.path.join(path, manifest.ASIDE))
+    for new in made:
+        with contextlib.suppress(OSError):
+            os.rmdir(new)
 
 
 def _remove_others(path, folder):

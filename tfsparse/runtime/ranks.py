@@ -114,9 +114,8 @@ def local_rank():
 
 
 def local_size():
-    """The number of processes of the job on this host."""
-    world = _world()
-    return world.local_size() if world else 1
+    """The number of processes of the job on this host; 1 before `init`."""
+    return _hvd.local_size() if _hvd else 1
 
 
 def allreduce_sum(tensor, name):
