@@ -111,6 +111,7 @@ setup(
     extras_require={
         "test": [
             "pytest>=8,<10",  # pytest 9 has left Python 3.9
+            "pytest-xdist>=3.8,<4",  # two test files at a time
             "ruff==0.17.6",  # formatting differs from release to release
             "clang-format==23.1.5",  # as above
         ],

@@ -40,4 +40,6 @@ export PATH="$folder/env/bin:$PATH"
 cd "$folder/copy"
 # test_architecture.py looks at the sources; `make lint` runs it.
 # The slowest are shown, because the whole should take less than 25 minutes on two cores.
-exec python -m pytest --durations=25 --ignore tests/test_architecture.py "$@"
+# Two files at a time: most of a test is one thread, and tests of several ranks wait a lot.
+exec python -m pytest --numprocesses 2 --dist loadfile --durations=25 \
+  --ignore tests/test_architecture.py "$@"
