@@ -13,6 +13,8 @@ from tfsparse import runtime
 from tfsparse.checkpoint import dense, manifest, position, restoring, saving, series
 from tfsparse.embedding import protocol
 
+_LONGEST_WAIT_S = 60.0  # until ranks ask whether it is time to save
+
 
 class Checkpoint(tf.keras.callbacks.Callback):
     """Saves checkpoints while a model trains; a program that is run again resumes from the newest.
@@ -20,18 +22,22 @@ class Checkpoint(tf.keras.callbacks.Callback):
     Every rank has it among the callbacks of `fit`. `directory` gets a checkpoint of `tfs.save` in
     each `step-<n>`; the oldest are removed, and so is what a killed save has left behind.
 
-    Where the first `fit` begins, the newest checkpoint is restored, if there is one. If the
-    training was not at its end, it goes on behind the batch after which it was saved: fewer epochs
-    remain, and batches of the current epoch that were trained are counted, but not trained again.
+    Where the first `fit` begins, the newest checkpoint is restored, if there is one, and training
+    goes on behind the batch after which it was saved: fewer epochs remain, and batches of the
+    current epoch that were trained are counted, with empty `logs`, but not trained again. If all
+    were trained, nothing remains: `epochs=checkpoint.initial_epoch + 1` trains one on new data.
     On as many ranks the data go on where they were if tf.data can save their iterator, with
     the state of their shuffling; a shuffle buffer becomes part of the checkpoint. Otherwise as many
     batches are taken from the dataset and dropped, which is right if it yields the same batches
     again. On another number of ranks as much is passed over as all ranks had trained together.
 
     Without `initial_epoch=checkpoint.initial_epoch` in `fit`, epochs are numbered from 0 again.
-    Metrics of the epoch in which training resumes are of the batches since then.
+    Metrics of the epoch in which training resumes are of the batches since then. What other
+    callbacks know, as how long `EarlyStopping` has waited, is not saved.
 
-    A save that fails is logged as an error, and training goes on; after the last step it is raised.
+    What is due after the last batch of an epoch is saved where the next one begins, for it is then
+    that the data know how they go on; after the last epoch, at once. A save that fails is logged as
+    an error, and training goes on; after the last step it is raised.
 
     Args:
         directory: path on a file system that all ranks see. It is made if it is missing.
@@ -41,12 +47,13 @@ class Checkpoint(tf.keras.callbacks.Callback):
         keep: how many of them remain. Defaults to 3; None keeps all.
 
     Attributes:
-        initial_epoch: how many epochs are complete in the newest checkpoint; 0 without one.
+        initial_epoch: how many epochs the newest checkpoint has complete; 0 without one.
         resumed_step: the step of the checkpoint that was restored, or None.
 
     Raises:
         ValueError: an argument is none of these; or `fit` begins and the directory has a checkpoint
-            of another model, or a damaged one (see `tfs.restore`).
+            of another model, a damaged one (see `tfs.restore`), or one of a later step than the
+            model's.
         RuntimeError: `fit` begins and the model has no weights yet.
 
     Example:
@@ -79,8 +86,7 @@ class Checkpoint(tf.keras.callbacks.Callback):
         steps = series.steps_of(self._directory) if os.path.isdir(self._directory) else []
         if not steps:
             return 0
-        content = manifest.read(series.path_of(self._directory, steps[-1]))
-        return content.get("position", {"epoch": 0})["epoch"]
+        return position.epoch_of(manifest.read(series.path_of(self._directory, steps[-1])))
 
     def on_train_begin(self, logs=None):
         """Restores the newest checkpoint, once."""
@@ -99,26 +105,30 @@ class Checkpoint(tf.keras.callbacks.Callback):
             if runtime.rank() == 0:
                 os.makedirs(self._directory, exist_ok=True)
                 steps = series.steps_of(self._directory)
-        if not self._has_begun:
-            self._resume(steps)
+        steps = runtime.allgather_object(steps, "checkpoint.steps")[0]
+        if steps and not self._has_begun:
+            self._resume(series.path_of(self._directory, steps[-1]))
         self._has_begun = True
         self._seen_step = dense.step_of(self.model)
+        if steps and self._seen_step < steps[-1]:  # it would be the newest for ever
+            raise ValueError(
+                f"'{self._directory}' has a checkpoint of step {steps[-1]}, and the model is at "
+                f"step {self._seen_step}. Give the training a directory of its own, or remove "
+                "checkpoints of later steps."
+            )
         if self._clock is not None:
             self._clock.start()
         self._epochs_before = 0  # those that Keras does not count
         self._iterator, self._taken_before = None, 0
+        self._epoch = self._steps = None  # the current one; how many batches it has, if known
         self._batch = self._passed_over = 0
-        self._save_next = False
+        self._is_ours = self._is_exhausted = self._save_next = False
         # Keras calls what make_train_function has made, once a step, with the iterator of the data.
         if self.model.train_function != self._step:  # as it is after a fit that has failed
             self._train = self.model.train_function
             self.model.train_function = self._step
 
-    def _resume(self, steps):
-        steps = runtime.allgather_object(steps, "checkpoint.steps")[0]
-        if not steps:
-            return
-        path = series.path_of(self._directory, steps[-1])
+    def _resume(self, path):
         self.resumed_step = self._saved_step = restoring.restore(self.model, path)
         with runtime.together("checkpoint.position"):
             content = manifest.read(path)
@@ -126,11 +136,17 @@ class Checkpoint(tf.keras.callbacks.Callback):
             self._path, self._content = path, content
         if runtime.rank() == 0:
             tf.get_logger().info(f"Resumed from '{path}'.")
+            complete, wanted = position.epoch_of(content), self.params["epochs"]
+            if complete >= wanted:
+                tf.get_logger().warning(
+                    f"'{path}' has {complete} epochs complete, so that of {wanted} none is left to "
+                    "train. Give fit more epochs to go on."
+                )
 
     def on_epoch_begin(self, epoch, logs=None):
         """Counts."""
         if self._content is not None:
-            complete = self._content["position"]["epoch"]
+            complete = position.epoch_of(self._content)
             self._epochs_before = max(0, complete - epoch)
             if epoch > complete:
                 self._content = None  # the user wants to go on behind what was interrupted
@@ -139,8 +155,20 @@ class Checkpoint(tf.keras.callbacks.Callback):
         self._epoch = epoch + self._epochs_before
         self._taken_before += self._batch
         self._batch = 0
+        self._is_exhausted = False
+        self._steps = self.params["steps"] or self._steps
+
+    def on_train_batch_begin(self, batch, logs=None):
+        """Tells this `fit` from another one that has what an interrupted one has left behind."""
+        self._is_ours = True
 
     def _step(self, iterator):
+        if not self._is_ours:
+            return self._train(iterator)
+        self._is_ours = False
+        if self._is_complete():
+            self.model.stop_training = True
+            return {}
         if iterator is not self._iterator:
             self._iterator, self._taken_before = iterator, 0
             if self._content is not None:
@@ -150,13 +178,20 @@ class Checkpoint(tf.keras.callbacks.Callback):
                 self._content = None
         if self._save_next:
             self._save_next = False
-            self._save()
+            self._save(self._place())
         if self._batch < self._passed_over:
             return {}  # it was trained before
-        return self._train(iterator)
+        try:
+            return self._train(iterator)
+        except (tf.errors.OutOfRangeError, StopIteration):  # Keras did not know how many there are
+            self._is_exhausted, self._steps = True, self._batch
+            self._save_next = self._saved_step == dense.step_of(self.model)  # see below
+            raise
 
     def on_train_batch_end(self, batch, logs=None):
         """Saves when it is time."""
+        if self._is_complete():
+            return
         self._batch = batch + 1
         if self._batch <= self._passed_over:
             return
@@ -169,10 +204,10 @@ class Checkpoint(tf.keras.callbacks.Callback):
             due = False
         # The iterator of a complete epoch has forgotten how the next ones are shuffled; that of the
         # next one knows. With the next step it is known, too, whether there is a next one.
-        if due and self._batch == self.params["steps"]:
+        if due and self._batch == self._steps:
             self._save_next = True
         elif due:
-            self._save()
+            self._save(self._place())
 
     def on_epoch_end(self, epoch, logs=None):
         """Ends the training after as many epochs as it has in all."""
@@ -185,26 +220,29 @@ class Checkpoint(tf.keras.callbacks.Callback):
     def on_train_end(self, logs=None):
         """Saves the end."""
         self.model.train_function = self._train
+        if self._epoch is not None and not self._is_complete():
+            place = self._place()
+            if self._is_exhausted or self._batch == self._steps:
+                place = position.Position(self._epoch + 1, batch=0, taken=0, iterator=None)
+            if dense.step_of(self.model) != self._saved_step or self._save_next:
+                self._save(place, at_end=True)
         self._iterator = None
-        step = dense.step_of(self.model)
-        if step != self._saved_step:
-            self._save(at_end=True)
-        else:
-            with runtime.together("checkpoint.end"):
-                if runtime.rank() == 0:
-                    saving.say_finished(series.path_of(self._directory, step))
         self._finish_removal()
 
-    def _save(self, at_end=False):
+    def _is_complete(self):
+        """Whether no epoch was left when this one began, which Keras begins nevertheless."""
+        return self._epoch >= self.params["epochs"]
+
+    def _place(self):
+        taken = self._taken_before + self._batch
+        return position.Position(self._epoch, self._batch, taken, self._iterator)
+
+    def _save(self, place, at_end=False):
         step = dense.step_of(self.model)
-        place = None
-        if not at_end:
-            taken = self._taken_before + self._batch
-            place = position.Position(self._epoch, self._batch, taken, self._iterator)
         self._finish_removal()  # there must be room
         try:
             saving.write(self.model, series.path_of(self._directory, step), place)
-        except (OSError, tf.errors.OpError, RuntimeError) as error:
+        except Exception as error:  # of whatever kind: it is one on all ranks, or on none
             if at_end:
                 raise
             tf.get_logger().error(f"Step {step} was not saved, training goes on: {error}")
@@ -257,7 +295,8 @@ class _Clock:
         due = left_s < step_s / 2
         if due:
             left_s = self.period_s
-        steps = max(1, math.floor(left_s / step_s / 2))
+        # Steps may become slower, so it does not wait for long.
+        steps = max(1, math.floor(min(left_s / 2, _LONGEST_WAIT_S) / step_s))
         self._asked, self._steps_asked_for = now, steps
         return due, steps
 

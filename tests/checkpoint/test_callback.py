@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tfsparse as tfs
 from tests.checkpoint.models import assert_same, make_model, state_of
-from tfsparse.checkpoint import manifest
+from tfsparse.checkpoint import series
 from tfsparse.keras_layers import DynamicEmbedding, checkpointing
 
 SAMPLES, BATCH, EPOCHS = 40, 4, 3  # ten batches an epoch
@@ -70,8 +70,8 @@ DATASETS = [shuffled, of_unknown_size, endless, of_a_generator, endless_generato
 def small_model(**compile_options):
     K.utils.set_random_seed(1)
     ids = K.Input((), dtype=tf.int64)
-    hidden = K.layers.Dense(4)(DynamicEmbedding(2, name="table")(ids))
-    model = K.Model(ids, K.layers.Dense(3)(hidden))
+    hidden = K.layers.Dense(4, name="hidden")(DynamicEmbedding(2, name="table")(ids))
+    model = K.Model(ids, K.layers.Dense(3, name="score")(hidden))
     model.compile(tfs.DistributedOptimizer(K.optimizers.Adam(0.1)), "mse", **compile_options)
     return model
 
@@ -84,7 +84,7 @@ def fit(model, dataset, callbacks, **options):
 
 
 def steps_in(folder):
-    return sorted(int(path.name[5:]) for path in folder.glob("step-*") if path.is_dir())
+    return series.steps_of(folder)  # what is being removed is none any more
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +114,9 @@ def test_an_interrupted_training_goes_on_to_the_same_bits(
     with pytest.raises(Interrupted):
         fit(small_model(), dataset, [make(), Interrupt(at)])
     model, checkpoint, epochs = small_model(), make(), []
-    # Where its length is known, the end of an epoch is saved with the beginning of the next.
-    length_is_known = dataset not in (of_unknown_size, of_a_generator)
-    saved = 5 if at == 10 and length_is_known else at // 5 * 5
-    first = saved // 10 if length_is_known else (saved - 1) // 10
+    # What is due after the last batch of an epoch is saved where the next one begins.
+    saved = 5 if at == 10 else at // 5 * 5
+    first = saved // 10
     assert checkpoint.initial_epoch == first
     counted = K.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: epochs.append(epoch))
     options = {"initial_epoch": checkpoint.initial_epoch} if numbered else {}
@@ -174,25 +173,105 @@ def test_after_each_epoch_and_no_more_than_it_should_keep(straight, tmp_path):
     assert steps_in(tmp_path) == [30, 40]
     rerun = small_model()
     with pytest.raises(Interrupted):
-        fit(rerun, shuffled, [tfs.callbacks.Checkpoint(tmp_path, keep=2), Interrupt(12)])
+        fit(rerun, shuffled, [tfs.callbacks.Checkpoint(tmp_path, keep=2), Interrupt(12)], epochs=7)
     assert steps_in(tmp_path) == [40, 50]
     go_on = small_model()
-    fit(go_on, shuffled, [tfs.callbacks.Checkpoint(tmp_path, keep=None)])
+    fit(go_on, shuffled, [tfs.callbacks.Checkpoint(tmp_path, keep=None)], epochs=7)
     assert int(go_on.optimizer.iterations) == 70
     assert steps_in(tmp_path) == [40, 50, 60, 70]
 
 
-def test_a_training_that_was_at_its_end_is_followed_by_a_new_one(tmp_path):
+@pytest.mark.parametrize("dataset", [shuffled, of_unknown_size, endless])
+def test_a_training_that_was_at_its_end_trains_nothing_more(dataset, tmp_path, caplog):
+    model = small_model()
+    fit(model, dataset, [tfs.callbacks.Checkpoint(tmp_path, every_steps=10)])
+    assert steps_in(tmp_path) == [10, 20, 30]
+    for numbered in (True, False):
+        again, checkpoint = small_model(), tfs.callbacks.Checkpoint(tmp_path, every_steps=10)
+        assert checkpoint.initial_epoch == EPOCHS
+        caplog.clear()
+        fit(again, dataset, [checkpoint], initial_epoch=EPOCHS if numbered else 0)
+        assert "none is left to train" in caplog.text
+        assert_same(state_of(again), state_of(model))
+        assert steps_in(tmp_path) == [10, 20, 30]
+
+
+def test_more_epochs_follow_a_training_that_was_at_its_end(tmp_path):
     model = small_model()
     fit(model, shuffled, [tfs.callbacks.Checkpoint(tmp_path, every_steps=10)])
-    assert steps_in(tmp_path) == [10, 20, 30]
-    assert "position" not in manifest.read(tmp_path / "step-30")
     again, checkpoint = small_model(), tfs.callbacks.Checkpoint(tmp_path, every_steps=10)
-    assert checkpoint.initial_epoch == 0
-    fit(again, shuffled, [checkpoint])
+    options = {"initial_epoch": EPOCHS, "epochs": 2 * EPOCHS}
+    fit(again, shuffled, [checkpoint], **options)
     fit(model, shuffled, [])
     assert_same(state_of(again), state_of(model))
     assert steps_in(tmp_path) == [40, 50, 60]
+    assert checkpoint.initial_epoch == 2 * EPOCHS
+
+
+def test_a_training_that_was_asked_to_stop_goes_on_from_there(straight, tmp_path):
+    def stop(batch, logs):
+        model.stop_training = batch == 6
+
+    model = small_model()
+    stopper = K.callbacks.LambdaCallback(on_train_batch_end=stop)
+    fit(model, shuffled, [tfs.callbacks.Checkpoint(tmp_path), stopper])
+    assert steps_in(tmp_path) == [7]
+    again = small_model()
+    fit(again, shuffled, [tfs.callbacks.Checkpoint(tmp_path)])
+    assert_same(state_of(again), straight[shuffled])
+
+
+def shuffled_of_unknown_size():
+    return samples().shuffle(20, seed=5).filter(lambda *_: True).batch(BATCH)
+
+
+def test_a_save_after_the_last_batch_of_an_epoch_of_unknown_size(tmp_path):
+    model = small_model()
+    fit(model, shuffled_of_unknown_size, [])
+    for saved in ([10], [10, 20]):
+        callbacks = [tfs.callbacks.Checkpoint(tmp_path, every_steps=10), Interrupt(11)]
+        with pytest.raises(Interrupted):
+            fit(small_model(), shuffled_of_unknown_size, callbacks)
+        assert steps_in(tmp_path) == saved
+    again = small_model()
+    fit(again, shuffled_of_unknown_size, [tfs.callbacks.Checkpoint(tmp_path)])
+    assert_same(state_of(again), state_of(model))
+
+
+def test_a_fit_without_the_callback_trains_after_one_with_it_has_failed(tmp_path):
+    fit(small_model(), shuffled, [tfs.callbacks.Checkpoint(tmp_path)], epochs=1)
+    with pytest.raises(Interrupted):
+        fit(
+            small_model(),
+            shuffled,
+            [tfs.callbacks.Checkpoint(tmp_path, every_steps=5), Interrupt(17)],
+        )
+    model = small_model()
+    with pytest.raises(Interrupted):  # while it passes over what was trained
+        fit(model, shuffled, [tfs.callbacks.Checkpoint(tmp_path), Interrupt(2)])
+    assert int(model.optimizer.iterations) == 25
+    fit(model, shuffled, [], epochs=1)
+    assert int(model.optimizer.iterations) == 35
+    assert steps_in(tmp_path)[-1] == 25
+
+
+def test_a_directory_with_later_steps_is_refused(tmp_path):
+    model = small_model()
+    checkpoint = tfs.callbacks.Checkpoint(tmp_path)
+    fit(model, shuffled, [checkpoint])
+    model.compile(tfs.DistributedOptimizer(K.optimizers.Adam(0.1)), "mse")
+    with pytest.raises(ValueError, match="of step 30, and the model is at step 0"):
+        fit(model, shuffled, [checkpoint])
+    assert steps_in(tmp_path) == [10, 20, 30]
+
+
+def test_a_checkpoint_with_files_of_others_stays_one(tmp_path):
+    callbacks = [tfs.callbacks.Checkpoint(tmp_path, keep=1)]
+    fit(small_model(), shuffled, callbacks, epochs=1)
+    (tmp_path / "step-10" / "metrics.json").write_text("{}")
+    fit(small_model(), shuffled, [tfs.callbacks.Checkpoint(tmp_path, keep=1)])
+    assert steps_in(tmp_path) == [10, 30]
+    assert tfs.restore(small_model(), tmp_path / "step-10") == 10
 
 
 def test_what_killed_saves_have_left_goes_and_what_others_have_stays(tmp_path):
@@ -214,7 +293,8 @@ def test_training_goes_on_when_a_save_fails_and_the_last_one_must_not(tmp_path, 
     assert "Step 10 was not saved, training goes on" in caplog.text
     (tmp_path / "step-60").write_text("in the way")
     with pytest.raises(OSError, match="step-60"):
-        fit(small_model(), shuffled, [tfs.callbacks.Checkpoint(tmp_path, every_steps=100)])
+        callbacks = [tfs.callbacks.Checkpoint(tmp_path, every_steps=100)]
+        fit(small_model(), shuffled, callbacks, epochs=2 * EPOCHS)
 
 
 def test_other_data_are_passed_over_by_as_many_batches(tmp_path, caplog):
@@ -285,6 +365,6 @@ def test_the_clock_is_asked_seldom_and_answers_in_time(step_s, monkeypatch):
             saves.append(now[0])
             now[0] += 30
             clock.start()
-    assert len(asked) <= 20 * len(saves)
+    assert len(asked) <= 25 * len(saves)
     gaps = np.diff([-30, *saves]) - 30
     assert np.all(np.abs(gaps - 600) <= max(step_s, 2)), gaps

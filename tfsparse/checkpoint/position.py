@@ -20,7 +20,7 @@ class Position:
         epoch: how many epochs are complete.
         batch: how many batches of the next one were trained.
         taken: how many batches were taken from `iterator`, maybe in several epochs.
-        iterator: this rank's `tf.data.Iterator`.
+        iterator: this rank's `tf.data.Iterator`; None if the next one begins anew.
     """
 
     epoch: int
@@ -37,6 +37,8 @@ def write(position, path, folder):
         a Python generator.
     """
     prefix = _prefix_of(runtime.rank())
+    if position.iterator is None:
+        return []
     try:
         checkpoint = tf.train.Checkpoint(iterator=position.iterator)
         checkpoint.write(os.path.join(path, folder, prefix))
@@ -53,6 +55,11 @@ def describe(position, files_of_ranks):
         "taken": position.taken,
         "iterators": [bool(files) for files in files_of_ranks],
     }
+
+
+def epoch_of(content):
+    """How many epochs are complete, by a manifest."""
+    return content["position"]["epoch"] if "position" in content else 0
 
 
 def scaled(content, num_ranks):

@@ -54,7 +54,7 @@ def save(model, directory):
 
 
 def write(model, directory, position=None):
-    """`save`, and where in its data the training stands: a `Position`, or None for its end."""
+    """`save`, and where in its data the training stands, a `Position`."""
     runtime.require_same(f"save a checkpoint to {os.path.abspath(str(directory))!r}")
     with runtime.together("save.check"):
         path = runtime.mounted_path(directory)
@@ -110,13 +110,6 @@ def write(model, directory, position=None):
     if runtime.rank() == 0:
         with contextlib.suppress(OSError):  # the next save tries again
             _remove_others(path, folder)
-
-
-def say_finished(path):
-    """Makes the position of a checkpoint the end of the data."""
-    content = manifest.read(path)
-    content.pop("position", None)
-    manifest.write(content, path)
 
 
 def _refuse_foreign_manifest(path):

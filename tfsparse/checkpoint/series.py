@@ -21,6 +21,8 @@ def steps_of(directory):
 def prune(directory, keep):
     """Removes all but the newest `keep` checkpoints (None: none), and those never completed.
 
+    One to which somebody has added something stays.
+
     Returns:
         A running `threading.Thread`, to be joined: a disk may take long to give space back.
     """
@@ -29,10 +31,11 @@ def prune(directory, keep):
     outdated = []
     for step in sorted(set(_folders(directory)) - set(kept)):
         path = path_of(directory, step)
+        if not saving.has_only_ours(path):
+            continue
         if step in complete:  # first that which makes it one: what is half-removed is none
             os.remove(os.path.join(path, manifest.NAME))
-        if saving.has_only_ours(path):
-            outdated.append(path)
+        outdated.append(path)
     removal = threading.Thread(target=_remove, args=(outdated,))
     removal.start()
     return removal
