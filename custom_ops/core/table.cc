@@ -259,16 +259,16 @@ Status Table::Apply(float learning_rate, const float* gradients, Executor* execu
   return Status();
 }
 
-Status Table::SetRows(const float* values, bool with_slots, Executor* executor, Plan* plan) {
+Status Table::SetRows(const float* values, size_t floats, Executor* executor, Plan* plan) {
   TFSPARSE_CHECK(plan->table_.get() == this);
   std::unique_lock<std::shared_mutex> lock(rows_mutex_);
+  TFSPARSE_CHECK(floats == dim() || floats == pages_->row_floats());
   TFSPARSE_RETURN_IF_ERROR(CheckGeneration(*plan));
-  const size_t floats = with_slots ? pages_->row_floats() : dim();
   executor->ParallelFor(plan->rows_.size(), RowNs(floats), [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       float* const row = pages_->row(plan->rows_[i]);
       std::memcpy(row, values + i * floats, floats * sizeof(float));
-      if (!with_slots) optimizer_->InitSlots(dim(), row + dim());
+      if (floats == dim()) optimizer_->InitSlots(dim(), row + dim());
     }
   });
   Commit(plan);

@@ -73,8 +73,8 @@ class Table : public std::enable_shared_from_this<Table> {
   Status Apply(float learning_rate, const float* gradients, Executor* executor, Plan* plan);
 
   // Apply. Gives the rows of the plan values from elsewhere and commits the plan: values
-  // [keys, dim], with slots that begin anew, or [keys, row_floats()], with the slots.
-  Status SetRows(const float* values, bool with_slots, Executor* executor, Plan* plan);
+  // [keys, floats], with `floats` = dim, and slots begin anew, or row_floats(), slots included.
+  Status SetRows(const float* values, size_t floats, Executor* executor, Plan* plan);
 
   // Read. Copies the parameters of committed keys, and the default for all others, to out
   // [keys, dim]. Keys may repeat.

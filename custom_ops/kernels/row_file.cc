@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "tensorflow/core/platform/errors.h"
 
@@ -37,8 +38,8 @@ tf::Status NewFile::Write(uint64_t offset, const char* bytes, size_t size) {
 }
 
 tf::Status NewFile::Close() {
-  const int status = ::close(descriptor_);
-  descriptor_ = -1;
+  if (::fsync(descriptor_) != 0) return tf::errors::IOError(path_, errno);
+  const int status = ::close(std::exchange(descriptor_, -1));
   return status == 0 ? tf::OkStatus() : tf::errors::IOError(path_, errno);
 }
 

@@ -11,7 +11,7 @@
 namespace tfsparse {
 
 // A file that did not exist, to be written in places. TensorFlow's files can only be appended to;
-// these are on mounted file systems anyway, for they are renamed when they are complete.
+// these are on mounted file systems anyway, for the manifest that names them is renamed into place.
 class NewFile {
  public:
   static tensorflow::Status Create(const std::string& path, std::unique_ptr<NewFile>* file);
@@ -20,7 +20,7 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
 
   tensorflow::Status Write(uint64_t offset, const char* bytes, size_t size);
-  tensorflow::Status Close();
+  tensorflow::Status Close();  // when everything is on the disk
 
  private:
   NewFile(const std::string& path, int descriptor) : path_(path), descriptor_(descriptor) {}

@@ -95,6 +95,25 @@ class StageOp : public Kernel {
   bool distinct_;
 };
 
+// The plan of input i, which must be of the table.
+tf::Status PlanFrom(tf::OpKernelContext* ctx, int i, Table* table,
+                    std::shared_ptr<const StagedPlan>* staged) {
+  tf::Variant variant;
+  TF_RETURN_IF_ERROR(ScalarFrom(ctx, i, &variant));
+  const auto* plan = variant.get<PlanVariant>();
+  if (plan == nullptr) {
+    return tf::errors::InvalidArgument("`plan` must come from Tfsparse>Stage. Received: ",
+                                       variant.DebugString(), ".");
+  }
+  *staged = plan->staged;
+  const Table* of = plan->staged->plan->table();
+  if (of == table) return tf::OkStatus();
+  return tf::errors::InvalidArgument("Table '", table->options().name,
+                                     "': `plan` must have been staged on this table. Received: a "
+                                     "plan of table '",
+                                     of->options().name, "'.");
+}
+
 class ReadPlanOp : public Kernel {
  public:
   using Kernel::Kernel;
@@ -102,18 +121,9 @@ class ReadPlanOp : public Kernel {
   void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
-    tf::Variant variant;
-    OP_REQUIRES_OK(ctx, ScalarFrom(ctx, 1, &variant));
-    const auto* plan = variant.get<PlanVariant>();
-    OP_REQUIRES(ctx, plan != nullptr,
-                tf::errors::InvalidArgument("`plan` must come from Tfsparse>Stage. Received: ",
-                                            variant.DebugString(), "."));
-    const StagedPlan& staged = *plan->staged;
-    OP_REQUIRES(ctx, staged.plan->table() == table->table(),
-                tf::errors::InvalidArgument("Table '", table->table()->options().name,
-                                            "': `plan` must have been staged "
-                                            "on this table. Received: a plan of table '",
-                                            staged.plan->table()->options().name, "'."));
+    std::shared_ptr<const StagedPlan> plan;
+    OP_REQUIRES_OK(ctx, PlanFrom(ctx, 1, table->table(), &plan));
+    const StagedPlan& staged = *plan;
     const bool distinct = staged.positions.empty();
     PoolExecutor executor(ctx);
     float* rows;
@@ -166,27 +176,24 @@ class ApplyOp : public Kernel {
 
 class SetRowsOp : public Kernel {
  public:
-  explicit SetRowsOp(tf::OpKernelConstruction* ctx) : Kernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("with_slots", &with_slots_));
-  }
+  using Kernel::Kernel;
 
   void Run(tf::OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, GetTable(ctx, &table));
-    Span<const Key> keys;
-    OP_REQUIRES_OK(ctx, ListFrom(ctx, 1, &keys));
-    const size_t floats = with_slots_ ? table->table()->row_floats() : table->table()->dim();
+    std::shared_ptr<const StagedPlan> staged;
+    OP_REQUIRES_OK(ctx, PlanFrom(ctx, 1, table->table(), &staged));
+    OP_REQUIRES(ctx, staged->positions.empty(),
+                tf::errors::InvalidArgument("`plan` must have been staged with distinct keys."));
+    Plan* const plan = staged->plan.get();
+    const bool with_slots = ctx->input(2).dims() == 2 &&
+                            ctx->input(2).dim_size(1) != static_cast<int64_t>(table->table()->dim());
+    const size_t floats = with_slots ? table->table()->row_floats() : table->table()->dim();
     const float* rows;
-    OP_REQUIRES_OK(ctx, RowsFrom(ctx, 2, keys.size(), floats, &rows));
+    OP_REQUIRES_OK(ctx, RowsFrom(ctx, 2, plan->hashes().size(), floats, &rows));
     PoolExecutor executor(ctx);
-    std::shared_ptr<Plan> plan;
-    OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->Stage(keys, &executor, &plan)));
-    OP_REQUIRES_OK(ctx,
-                   ToTensorFlow(table->table()->SetRows(rows, with_slots_, &executor, plan.get())));
+    OP_REQUIRES_OK(ctx, ToTensorFlow(table->table()->SetRows(rows, floats, &executor, plan)));
   }
-
- private:
-  bool with_slots_;
 };
 
 class SizeOp : public Kernel {

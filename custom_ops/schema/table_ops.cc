@@ -107,21 +107,19 @@ gradients: [u, dim], summed over everything that used the key in this step.
 
 REGISTER_OP("Tfsparse>SetRows")
     .Input("table: resource")
-    .Input("keys: int64")
+    .Input("plan: variant")
     .Input("rows: float")
-    .Attr("with_slots: bool")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
-      TF_RETURN_IF_ERROR(CheckRank(c, 1, 1));
+      TF_RETURN_IF_ERROR(CheckRank(c, 1, 0));
       TF_RETURN_IF_ERROR(CheckRank(c, 2, 2));
       return NoOutputs(c);
     })
     .Doc(R"doc(
-Gives the rows of keys their values, and commits them.
+Gives the rows of a plan their values, and commits them.
 
-keys: [u], distinct, owned by this rank; new ones get a row.
-rows: [u, dim]; or [u, floats of a row] with slots.
-with_slots: whether the slots are given. If not, they begin as those of new rows.
+plan: of distinct keys, [u].
+rows: [u, dim], and slots begin as those of new rows; or [u, floats of a row], slots included.
 )doc");
 
 REGISTER_OP("Tfsparse>Size")

@@ -45,9 +45,10 @@ inline void Apply(Table* table, Plan* plan, float learning_rate, const Floats& g
   EXPECT_OK(table->Apply(learning_rate, gradients.data(), &executor, plan));
 }
 
-inline void SetRows(Table* table, Plan* plan, bool with_slots, const Floats& values) {
+inline void SetRows(Table* table, Plan* plan, const Floats& values) {
   SerialExecutor executor;
-  EXPECT_OK(table->SetRows(values.data(), with_slots, &executor, plan));
+  const size_t floats = values.size() / plan->hashes().size();
+  EXPECT_OK(table->SetRows(values.data(), floats, &executor, plan));
 }
 
 inline Floats Read(const Table& table, const Plan& plan) {

@@ -116,13 +116,13 @@ TEST(Table, RowsThatAreFreeStayFreeWhenBound) {
 
 TEST(Table, SetRowsGivesNewAndOldKeysTheirValues) {
   const TablePointer table = MakeTable(2, 1.0f);
-  SetRows(table.get(), Stage(table.get(), {1, 2}).get(), false, {1, 2, 3, 4});  // no rule yet
+  SetRows(table.get(), Stage(table.get(), {1, 2}).get(), {1, 2, 3, 4});  // no rule yet
   EXPECT_EQ(Lookup(*table, {2, 1, 3}), (Floats{3, 4, 1, 2, -1, -1}));
   EXPECT_OK(table->Bind("adagrad", {7.0f, 0.0f}));
   Apply(table.get(), Stage(table.get(), {2, 1}).get(), 4.0f, {3, 3, 3, 3});
   EXPECT_EQ(RowsOf(*table).at(HashOf(2)), (Floats{0, 1, 16, 16}));
-  SetRows(table.get(), Stage(table.get(), {2, 5}).get(), false, {9, 8, 7, 6});
-  SetRows(table.get(), Stage(table.get(), {1, 6}).get(), true, {1, 2, 3, 4, 5, 6, 7, 8});
+  SetRows(table.get(), Stage(table.get(), {2, 5}).get(), {9, 8, 7, 6});
+  SetRows(table.get(), Stage(table.get(), {1, 6}).get(), {1, 2, 3, 4, 5, 6, 7, 8});
   const auto rows = RowsOf(*table);
   EXPECT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows.at(HashOf(2)), (Floats{9, 8, 7, 7}));
@@ -134,7 +134,7 @@ TEST(Table, SetRowsGivesNewAndOldKeysTheirValues) {
 TEST(Table, SetRowsCommitsWhatOtherPlansHold) {
   const TablePointer table = SgdTable(1, 1.0f);
   const PlanPointer plan = Stage(table.get(), {1, 2});
-  SetRows(table.get(), Stage(table.get(), {2}).get(), false, {5});
+  SetRows(table.get(), Stage(table.get(), {2}).get(), {5});
   EXPECT_EQ(table->size(), 1u);
   EXPECT_EQ(Read(*table, *plan), (Floats{1, 5}));
   Apply(table.get(), plan.get(), 1.0f, {1, 1});

@@ -13,27 +13,31 @@ def block_rows(floats):
     return max(1, BLOCK_BYTES // (4 * floats + 8))
 
 
-def place(shard, blocks, with_slots=False):
+def place(shard, blocks):
     """Gives rows of a table the values that ranks bring; either all of them or, on errors, none.
 
     Every rank calls it. Keys that the table does not have appear; rows of others stay.
 
     Args:
         shard: the `ShardedTable`.
-        blocks: iterable of `(keys, rows)`, int64 `[n]` and float32 `[n, dim]`, with slots
-            `[n, floats of a row]`: numpy arrays of keys of any rank, any number of blocks. A key
-            may come more than once, with the same values.
-        with_slots: whether rows have slots. If not, those of the rows begin anew.
+        blocks: iterable of `(keys, rows)`, int64 `[n]` and float32 `[n, dim]`, whose slots begin
+            anew, or `[n, floats of a row]`, slots included: numpy arrays of keys of any rank, any
+            number of blocks. A key may come more than once, with the same values.
 
     Raises:
         ValueError: a key comes with different values, or values are not finite.
+        tf.errors.ResourceExhaustedError: there is no memory for the rows.
     """
     keys, rows = _collect(shard, blocks)
-    with runtime.together("rows.check"):
+    with runtime.together("rows.stage"):  # all that can fail on one rank
         repeated = _repeated(shard, keys, rows)
-    for number, (block, floats) in enumerate(zip(keys, rows)):
-        once = ~np.isin(np.arange(len(block)), repeated.get(number, []))
-        ops.set_rows(shard.handle, block[once], floats[once], with_slots)
+        once = [
+            ~np.isin(np.arange(len(block)), repeated.get(number, []))
+            for number, block in enumerate(keys)
+        ]
+        plans = [ops.stage(shard.handle, k[o], distinct=True) for k, o in zip(keys, once)]
+    for plan, floats, chosen in zip(plans, rows, once):
+        ops.set_rows(shard.handle, plan, floats[chosen])
 
 
 def _collect(shard, blocks):

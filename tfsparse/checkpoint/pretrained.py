@@ -15,6 +15,9 @@ from tfsparse.embedding.keys import as_keys
 from tfsparse.embedding.table import shard_of
 
 
+_BLOCKS, _BLOCK_BYTES = 64, 16 << 10  # of a file that are compared
+
+
 def load_rows(table, file_or_arrays):
     """Gives rows of a table vectors that exist already.
 
@@ -30,7 +33,8 @@ def load_rows(table, file_or_arrays):
             - the path of a `.npz` or `.safetensors` file. If it has more than two arrays, they
               must be called `keys` and `parameter`, as in the files of `tfs.save`.
             Where all ranks bring the same, each takes an equal part of it, and a file is read
-            once in all (a `.npz` by rank 0). They may also bring a part each.
+            once in all (a `.npz` by rank 0). They may also bring a part each. Files are the same
+            if their sizes are, and some blocks of them.
 
     Returns:
         How many vectors all ranks have brought.
@@ -38,7 +42,8 @@ def load_rows(table, file_or_arrays):
     Raises:
         TypeError: of arrays of other types.
         ValueError: shapes do not fit each other or the table, a value is not finite, an id comes
-            with two vectors, or a file is not what it should be.
+            with two vectors, a file is not what it should be, or ranks load rows of different
+            tables.
         OSError: a file cannot be read.
         RuntimeError: another rank failed; it says which, and why.
 
@@ -47,6 +52,7 @@ def load_rows(table, file_or_arrays):
         tfs.load_rows(layer.table, ("words.npy", "vectors.npy"))
         ```
     """
+    runtime.require_same(f"load rows into table '{table.name}'")
     shard = shard_of(table) if isinstance(table, Table) else table
     with runtime.together("load_rows.open"):
         source = _open(file_or_arrays)
@@ -177,13 +183,26 @@ def _open(file_or_arrays):
 def _array(array_or_path):
     """The array, and a digest of it."""
     if isinstance(array_or_path, (str, bytes, os.PathLike)):
-        path = os.path.abspath(os.fsdecode(array_or_path))
-        return np.load(path, mmap_mode="r", allow_pickle=False), path
+        path = os.fsdecode(array_or_path)
+        return np.load(path, mmap_mode="r", allow_pickle=False), _digest(path)
     array = np.asarray(array_or_path)
     if runtime.size() == 1:
         return array, ""
     content = np.ascontiguousarray(array).data.cast("B") if array.size else b""
     return array, f"{array.dtype}{array.shape} {hashlib.blake2b(content).hexdigest()}"
+
+
+def _digest(path):
+    """A text that is the same for equal files, and another one if a machine has its own part."""
+    if runtime.size() == 1:
+        return ""
+    size = os.path.getsize(path)
+    content = hashlib.blake2b()
+    with open(path, "rb") as file:
+        for number in range(_BLOCKS):
+            file.seek(number * max(0, size - _BLOCK_BYTES) // (_BLOCKS - 1))
+            content.update(file.read(_BLOCK_BYTES))
+    return f"{size} {content.hexdigest()}"
 
 
 def _of_npz(path):
@@ -192,7 +211,7 @@ def _of_npz(path):
             arrays = {name: _Member(path, name) for name in file}
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
         raise ValueError(f"'{path}' is not a .npz file: {error}.") from error
-    return _Source(*_chosen(arrays, path), os.path.abspath(path), has_parts=False)
+    return _Source(*_chosen(arrays, path), _digest(path), has_parts=False)
 
 
 def _of_safetensors(path):
@@ -201,7 +220,7 @@ def _of_safetensors(path):
     except safetensors.SafetensorError as error:
         raise ValueError(f"'{path}' is not a safetensors file: {error}.") from error
     tensors = {name: _Tensor(file, name) for name in file.keys()}  # noqa: SIM118, it is no dict
-    return _Source(*_chosen(tensors, path), os.path.abspath(path))
+    return _Source(*_chosen(tensors, path), _digest(path))
 
 
 def _chosen(arrays, path):

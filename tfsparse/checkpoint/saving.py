@@ -218,7 +218,6 @@ def write_table(number, table, path, folder):
         name = file_name(folder, number, file)
         full = os.path.join(path, name)
         sums = ops.write_rows(table.shard.handle, full, prefix, file.buckets, file.num_rows)
-        runtime.sync(full)
         return describe_file(name, runtime.rank(), file, sums.numpy().tolist())
 
     return run_all(

@@ -170,7 +170,7 @@ def _import(number, dumped, training, path, folder):
         new_slots={"m": 0, "v": 0, "accumulator": training.initial_accumulator_value},
         updates=training.iterations,
     )
-    place(shard, rows.blocks(), with_slots=optimizer is not None)
+    place(shard, rows.blocks())
     with runtime.together("tfra.write"):
         saving.check_seen(path, folder)
         files = saving.write_table(number, config, path, folder)

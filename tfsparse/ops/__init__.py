@@ -180,16 +180,15 @@ def apply(table, keys, gradients, learning_rate):
     return _lib.tfsparse_apply(table, keys, gradients, learning_rate)
 
 
-def set_rows(table, keys, rows, with_slots=False):
-    """Gives the rows of keys their values and commits them.
+def set_rows(table, plan, rows):
+    """Gives the rows of a plan their values and commits them.
 
     Args:
         table: handle.
-        keys: int64 `[u]`, distinct, owned by this rank.
-        rows: float32 `[u, dim]`; with slots `[u, row_floats]`.
-        with_slots: Python bool; whether slots are given. If not they begin as those of new rows.
+        plan: from `stage`, of distinct keys `[u]`.
+        rows: float32 `[u, dim]`, and slots begin as those of new rows; or `[u, row_floats]`.
     """
-    return _lib.tfsparse_set_rows(table, keys, rows, with_slots=with_slots)
+    return _lib.tfsparse_set_rows(table, plan, rows)
 
 
 def size(table):
@@ -241,6 +240,8 @@ def count_by_bucket(table):
 
 def write_rows(table, path, prefix, buckets, num_rows):
     """Writes a new file: bytes of the caller, the keys of some buckets, each column of their rows.
+
+    It is on the disk when this returns; its name is when its directory has been synced.
 
     Args:
         table: handle.

@@ -1,5 +1,6 @@
 """Saving and restoring on two ranks where something is odd or goes wrong on one of them."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from job import expect, mine
 from safetensors.numpy import save_file
 
 import tfsparse as tfs
-from tfsparse import runtime
+from tfsparse import ops, runtime
 from tfsparse.checkpoint import pretrained
 from tfsparse.embedding import ownership
 from tfsparse.keras_layers import DynamicEmbedding
@@ -154,10 +155,29 @@ def check_ranks_bring_a_part_each():
     np.testing.assert_array_equal(table.lookup([90]), [[91, 181]])
 
 
+def check_ranks_bring_files_of_one_name_from_disks_of_their_own():
+    table = table_of(trained("own_disks", range(3)))
+    ids = np.arange(40_000)
+    own = mine(ids, ids + 40_000)
+    home = os.getcwd()
+    os.chdir(tempfile.mkdtemp())
+    np.savez("part.npz", ids=own, vectors=vectors_of(own))
+    assert tfs.load_rows(table, "part.npz") == 80_000
+    os.chdir(home)
+    assert table.size() == 80_000
+
+
+def out_of_memory(*_, **__):
+    raise MemoryError("full")
+
+
 def check_vectors_that_one_rank_refuses_are_loaded_on_none():
     table = table_of(trained("refused_vectors"))
+    other = table_of(trained("other_table"))
     before = job.table_state(table)
     ids = np.arange(100)
+    brought = mine(table, other), (ids, vectors_of(ids))
+    expect(ValueError, "rank 1: load rows into table 'other_table'", tfs.load_rows, *brought)
     bad = mine(vectors_of(ids), vectors_of(ids)[:, :1]), mine(vectors_of(ids), -vectors_of(ids))
     expect(
         ValueError if tfs.rank() else RuntimeError,
@@ -182,6 +202,10 @@ def check_vectors_that_one_rank_refuses_are_loaded_on_none():
         table,
         (mine(ids, ids + 100), not_finite),
     )
+    stage = ops.stage
+    ops.stage = mine(stage, out_of_memory)
+    expect(mine(RuntimeError, MemoryError), "full", tfs.load_rows, table, (ids, vectors_of(ids)))
+    ops.stage = stage
     np.testing.assert_equal(job.table_state(table), before)
 
 
