@@ -102,8 +102,8 @@ tf::Status PlanFrom(tf::OpKernelContext* ctx, int i, Table* table,
   TF_RETURN_IF_ERROR(ScalarFrom(ctx, i, &variant));
   const auto* plan = variant.get<PlanVariant>();
   if (plan == nullptr) {
-    return tf::errors::InvalidArgument("`plan` must come from Tfsparse>Stage. Received: ",
-                                       variant.DebugString(), ".");
+    return tf::errors::InvalidArgument(
+        "`plan` must come from Tfsparse>Stage. Received: ", variant.DebugString(), ".");
   }
   *staged = plan->staged;
   const Table* of = plan->staged->plan->table();
@@ -186,8 +186,9 @@ class SetRowsOp : public Kernel {
     OP_REQUIRES(ctx, staged->positions.empty(),
                 tf::errors::InvalidArgument("`plan` must have been staged with distinct keys."));
     Plan* const plan = staged->plan.get();
-    const bool with_slots = ctx->input(2).dims() == 2 &&
-                            ctx->input(2).dim_size(1) != static_cast<int64_t>(table->table()->dim());
+    const bool with_slots =
+        ctx->input(2).dims() == 2 &&
+        ctx->input(2).dim_size(1) != static_cast<int64_t>(table->table()->dim());
     const size_t floats = with_slots ? table->table()->row_floats() : table->table()->dim();
     const float* rows;
     OP_REQUIRES_OK(ctx, RowsFrom(ctx, 2, plan->hashes().size(), floats, &rows));

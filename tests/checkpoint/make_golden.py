@@ -13,7 +13,7 @@ import numpy as np
 
 import tfsparse as tfs
 from tests.checkpoint.models import make_model, state_of, train
-from tfsparse.checkpoint import saving
+from tfsparse.checkpoint import table_files
 
 
 def arrays_of(state):
@@ -30,7 +30,7 @@ def arrays_of(state):
 def main():
     """Writes both."""
     folder = Path(sys.argv[1])
-    saving.FILE_ROWS = 40
+    table_files.FILE_ROWS = 40
     model = make_model(every_rule=True)
     train(model, range(2))
     tfs.save(model, folder / "checkpoint")

@@ -24,7 +24,7 @@ def saved(tmp_path_factory):
     model = make_model()
     train(model, range(3))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfsparse.checkpoint.saving.FILE_ROWS", 100)
+        patch.setattr("tfsparse.checkpoint.table_files.FILE_ROWS", 100)
         tfs.save(model, folder)
     return folder
 

@@ -194,7 +194,7 @@ def test_any_tool_reads_the_rows(tmp_path):
 
 
 def test_a_table_is_split_into_files_and_read_by_threads(tmp_path, monkeypatch):
-    monkeypatch.setattr("tfsparse.checkpoint.saving.FILE_ROWS", 20)
+    monkeypatch.setattr("tfsparse.checkpoint.table_files.FILE_ROWS", 20)
     model = make_model()
     train(model, range(4))
     tfs.save(model, tmp_path)

@@ -3,13 +3,12 @@
 import os
 
 import numpy as np
-import tensorflow as tf
 
 from tfsparse import ops
 from tfsparse.checkpoint.manifest import CheckpointError
 from tfsparse.checkpoint.row_file import RowFile
 from tfsparse.checkpoint.threads import run_all
-from tfsparse.embedding.ownership import NUM_BUCKETS, buckets_of
+from tfsparse.embedding.ownership import NUM_BUCKETS, buckets_of, hashes_of
 
 _BLOCK_KEYS = 1 << 18  # read at a time
 
@@ -102,46 +101,18 @@ def _fault_of_keys(full, file):
     """What is wrong with keys and bucket offsets of a file that is as it was written."""
     first, last = file.buckets
     counts = np.zeros(last - first, np.int64)
-    in_order = _KeyOrder()
+    last_hash = np.empty(0, np.uint64)
     for begin in range(0, file.num_rows, _BLOCK_KEYS):
         keys = file.read(full, "keys", begin, min(begin + _BLOCK_KEYS, file.num_rows))
         buckets = buckets_of(keys)
         if buckets.min() < first or buckets.max() >= last:
             return f"'{full}' has keys of other buckets than {first} to {last - 1}."
-        if not in_order.goes_on_with(keys):
+        hashes = np.concatenate([last_hash, hashes_of(keys)])
+        if not (hashes[:-1] < hashes[1:]).all():
             return f"'{full}' has keys that repeat or are not in the order of their hashes."
+        last_hash = hashes[-1:]
         counts += np.bincount(buckets - first, minlength=len(counts))
     with open(full, "rb") as opened:
         if opened.read(file.offsets["keys"]) != file.prefix(counts):
             return f"'{full}' has a header or bucket offsets that do not fit its keys."
     return None
-
-
-class _KeyOrder:
-    """Whether keys come in the order of their hashes, each once.
-
-    The loader of a table is what knows: a table of no use but this takes block after block.
-    """
-
-    def __init__(self):
-        self._last = np.empty(0, np.int64)
-        self._table = ops.make_table(
-            "order",
-            1,
-            rank=0,
-            num_ranks=1,
-            seed=0,
-            initializer="constant",
-            initializer_arguments=[0.0],
-            default_value=0.0,
-        )
-
-    def goes_on_with(self, keys):
-        """Whether keys, int64 `[n]`, n > 0, are in order and stand after those before."""
-        keys = np.concatenate([self._last, keys])
-        self._last = keys[-1:]
-        try:
-            ops.load_rows(self._table, keys, np.zeros([len(keys), 1], np.float32), "none", [])
-        except tf.errors.InvalidArgumentError:
-            return False
-        return True

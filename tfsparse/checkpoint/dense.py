@@ -12,31 +12,32 @@ from tfsparse.embedding.protocol import rows_kept_elsewhere
 PREFIX = "dense"
 
 
-def write(model, path, folder):
-    """Writes the checkpoint into `path/folder`; returns what the manifest says of its files."""
+def write(model, new):
+    """Writes into a `NewCheckpoint`; returns what the manifest says of the files."""
     parts = {"model": _without_optimizer(model), "metrics": _metrics_of(model)}
     if _optimizer_of(model) is not None:
         parts["optimizer"] = _optimizer_of(model)
     with rows_kept_elsewhere():
-        tf.train.Checkpoint(**parts).write(os.path.join(path, folder, PREFIX))
-    return files_of(path, folder, PREFIX)
+        return write_variables(tf.train.Checkpoint(**parts), PREFIX, new)
 
 
-def files_of(path, folder, prefix):
-    """Waits until the files of a TensorFlow checkpoint in `path/folder` are on the disk.
+def write_variables(checkpoint, prefix, new):
+    """Writes a `tf.train.Checkpoint` into files of a `NewCheckpoint` that begin with `prefix`.
 
     Returns:
-        What the manifest says of them.
+        What the manifest says of them; they are on the disk.
     """
+    folder = os.path.join(new.path, new.folder)
+    checkpoint.write(os.path.join(folder, prefix))
     files = []
-    for name in sorted(os.listdir(os.path.join(path, folder))):
+    for name in sorted(os.listdir(folder)):
         if not name.startswith(prefix + "."):
             continue
-        full = os.path.join(path, folder, name)
+        full = os.path.join(folder, name)
         runtime.sync(full)
         size = os.path.getsize(full)
         crc = int(ops.checksum(full, 0, size))
-        files.append({"file": f"{folder}/{name}", "bytes": size, "crc32c": crc})
+        files.append({"file": f"{new.folder}/{name}", "bytes": size, "crc32c": crc})
     return files
 
 

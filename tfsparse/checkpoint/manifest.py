@@ -5,7 +5,10 @@ import hashlib
 import json
 import os
 
+import tensorflow as tf
+
 from tfsparse import runtime
+from tfsparse.version import __version__
 
 NAME = "manifest.json"
 ASIDE = NAME + ".tmp"  # while it is written
@@ -16,12 +19,40 @@ class CheckpointError(ValueError):
     """A directory is not a checkpoint, not whole, or not of this model."""
 
 
+def describe(tables, *, step=None, optimizer=None, weights=(), dense=(), position=None):
+    """What a manifest says of a checkpoint of these ranks.
+
+    Args:
+        tables: a list of `table_files.describe_table`.
+        step: how many steps were applied; None without an optimizer.
+        optimizer: of `dense.describe_optimizer`.
+        weights: of `dense.describe_weights`.
+        dense: files that are not of tables: of `dense.write` and `position.write`.
+        position: of `position.describe`; None if it is not known.
+    """
+    content = {
+        "tensorflow": tf.__version__,
+        "num_ranks": runtime.size(),
+        "step": step,
+        "optimizer": optimizer,
+        "weights": list(weights),
+        "dense": list(dense),
+        "tables": tables,
+    }
+    return content if position is None else {**content, "position": position}
+
+
 def write(manifest, directory):
     """Makes `manifest`, a dict, the manifest of a directory, in the place of an older one.
 
     It is whole or absent, whenever the process ends.
+
+    Args:
+        manifest: of `describe`, and under `"folder"` the name of the folder of its files.
+        directory: of the checkpoint.
     """
-    manifest = {"format": FORMAT, "version": VERSION, **manifest}
+    ours = {"format": FORMAT, "version": VERSION, "tfsparse": __version__}
+    manifest = {**ours, **manifest, **ours}
     manifest["sha256"] = digest(manifest)
     aside = os.path.join(directory, ASIDE)
     with open(aside, "w", encoding="utf-8") as file:

@@ -29,22 +29,20 @@ class Position:
     iterator: Any
 
 
-def write(position, path, folder):
-    """Writes the state of this rank's iterator into `path/folder`.
+def write(position, new):
+    """Writes the state of this rank's iterator into a `NewCheckpoint`.
 
     Returns:
         What the manifest says of the files; none where tf.data cannot save the state, as that of
         a Python generator.
     """
-    prefix = _prefix_of(runtime.rank())
     if position.iterator is None:
         return []
+    checkpoint = tf.train.Checkpoint(iterator=position.iterator)
     try:
-        checkpoint = tf.train.Checkpoint(iterator=position.iterator)
-        checkpoint.write(os.path.join(path, folder, prefix))
+        return dense.write_variables(checkpoint, _prefix_of(runtime.rank()), new)
     except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError):
         return []
-    return dense.files_of(path, folder, prefix)
 
 
 def describe(position, files_of_ranks):

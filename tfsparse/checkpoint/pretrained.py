@@ -14,7 +14,6 @@ from tfsparse.embedding.config import Table
 from tfsparse.embedding.keys import as_keys
 from tfsparse.embedding.table import shard_of
 
-
 _BLOCKS, _BLOCK_BYTES = 64, 16 << 10  # of a file that are compared
 
 

@@ -2,25 +2,24 @@
 
 import os
 import shutil
-import uuid
 
 import numpy as np
 
 from tfsparse import ops, runtime
-from tfsparse.checkpoint import checking, fresh, manifest, position, saving
+from tfsparse.checkpoint import checking, manifest, position, table_files
 from tfsparse.checkpoint.inspecting import open_checkpoint
 from tfsparse.checkpoint.manifest import CheckpointError
+from tfsparse.checkpoint.new_checkpoint import NewCheckpoint, require_empty
 from tfsparse.checkpoint.stored_table import StoredTable
 from tfsparse.checkpoint.threads import run_all
 from tfsparse.embedding.ownership import NUM_BUCKETS, buckets_of_rank
-from tfsparse.version import __version__
 
 
 def reshard(source, target, num_ranks):
     """Writes a checkpoint anew, as `num_ranks` ranks would have saved it.
 
     All of the source is checked first, and then copied in blocks: no table is in memory. The
-    checkpoint appears when it is complete; if it cannot be, what was written is removed.
+    checkpoint appears when it is complete; until then an error removes what was written.
 
     Args:
         source: directory of a checkpoint.
@@ -45,40 +44,30 @@ def reshard(source, target, num_ranks):
     _check_target(source, target)
     for fault in checking.faults(source, content):
         raise CheckpointError(fault)
-    folder = saving.FOLDER + uuid.uuid4().hex[:12]
-    made = runtime.missing_folders(target)
     if "position" in content and num_ranks != content["num_ranks"]:
         content = {**content, **position.without_iterators(content, num_ranks)}
-    try:
-        os.makedirs(os.path.join(target, folder))
-        dense_files = run_all(
-            lambda file: _copy(file, source, target, folder), [(f,) for f in content["dense"]]
-        )
+    with NewCheckpoint(target) as new:
+        dense_files = run_all(lambda f: _copy(f, source, new), [(f,) for f in content["dense"]])
         tables = [
-            {**of_table, "files": _write_table(number, of_table, num_ranks, source, target, folder)}
+            {**of_table, "files": _write_table(number, of_table, num_ranks, source, new)}
             for number, of_table in enumerate(content["tables"])
         ]
-        for written in (os.path.join(target, folder), *map(os.path.dirname, made)):
-            runtime.sync(written)
-        changed = {"tfsparse": __version__, "num_ranks": num_ranks, "folder": folder}
-        manifest.write({**content, **changed, "dense": dense_files, "tables": tables}, target)
-    except BaseException:
-        fresh.discard(target, folder, made)
-        raise
+        changed = {"num_ranks": num_ranks, "dense": dense_files, "tables": tables}
+        new.finish({**content, **changed})
     return manifest.read(target)
 
 
 def _check_target(source, target):
-    fresh.require_empty(target)
+    require_empty(target)
     real_source, real_target = map(os.path.realpath, (source, target))
     if os.path.commonpath([real_source, real_target]) == real_source:
         raise ValueError(f"'{target}' must not be in the checkpoint '{source}' itself.")
 
 
-def _copy(file, source, target, folder):
+def _copy(file, source, new):
     """Copies a file of dense variables; returns what the manifest says of it."""
-    name = f"{folder}/{os.path.basename(file['file'])}"
-    full = os.path.join(target, name)
+    name = f"{new.folder}/{os.path.basename(file['file'])}"
+    full = os.path.join(new.path, name)
     shutil.copyfile(os.path.join(source, file["file"]), full)
     runtime.sync(full)
     if int(ops.checksum(full, 0, file["bytes"])) != file["crc32c"]:
@@ -86,15 +75,15 @@ def _copy(file, source, target, folder):
     return {**file, "file": name}
 
 
-def _write_table(number, of_table, num_ranks, source, target, folder):
+def _write_table(number, of_table, num_ranks, source, new):
     """Writes the files of a table; returns what the manifest says of them."""
     table = StoredTable(source, of_table)
     counts = table.count_by_bucket()
     first_rows = np.concatenate([[0], np.cumsum(counts)])
 
     def write(rank, file, prefix):
-        name = saving.file_name(folder, number, file)
-        full = os.path.join(target, name)
+        name = table_files.file_name(new.folder, number, file)
+        full = os.path.join(new.path, name)
         begin, end = first_rows[list(file.buckets)].tolist()
         with open(full, "xb") as opened:
             opened.write(prefix)
@@ -103,11 +92,11 @@ def _write_table(number, of_table, num_ranks, source, target, folder):
                     opened.write(table.read(tensor, *block))
         runtime.sync(full)
         checksums = [int(ops.checksum(full, *part)) for part in file.parts.values()]
-        return saving.describe_file(name, rank, file, checksums)
+        return table_files.describe_file(name, rank, file, checksums)
 
     files = []
     for rank in range(num_ranks):
         of_rank = counts[slice(*buckets_of_rank(rank, num_ranks))]
-        cut = saving.files_of_rank(table.name, table.columns, of_rank, rank, num_ranks)
+        cut = table_files.files_of_rank(table.name, table.columns, of_rank, rank, num_ranks)
         files += [(rank, file, prefix) for file, prefix in cut]
     return run_all(write, files)

@@ -5,7 +5,8 @@ import re
 import shutil
 import threading
 
-from tfsparse.checkpoint import manifest, saving
+from tfsparse.checkpoint import manifest
+from tfsparse.checkpoint.new_checkpoint import has_only_ours
 
 
 def path_of(directory, step):
@@ -31,7 +32,7 @@ def prune(directory, keep):
     outdated = []
     for step in sorted(set(_folders(directory)) - set(kept)):
         path = path_of(directory, step)
-        if not saving.has_only_ours(path):
+        if not has_only_ours(path):
             continue
         if step in complete:  # first that which makes it one: what is half-removed is none
             os.remove(os.path.join(path, manifest.NAME))

@@ -5,22 +5,19 @@ has the rows of one table that it owns in memory, twice at most.
 """
 
 import dataclasses
-import os
-import uuid
 from typing import Optional
 
 import numpy as np
-import tensorflow as tf
 
 from tfsparse import ops, runtime
-from tfsparse.checkpoint import fresh, manifest, saving
+from tfsparse.checkpoint import manifest, table_files
+from tfsparse.checkpoint.new_checkpoint import NewCheckpoint, require_empty
 from tfsparse.checkpoint.placing import place
 from tfsparse.checkpoint.tfra_dump import DumpError, open_dump
 from tfsparse.checkpoint.tfra_rows import DumpedRows
 from tfsparse.embedding import optimizers
 from tfsparse.embedding.config import Table
 from tfsparse.embedding.table import shard_of
-from tfsparse.version import __version__
 
 _ADAM, _ADAGRAD, _SGD = ("m", "v"), ("accumulator",), ("m",)
 _WITHOUT_SLOTS = "Give `--without-slots` to leave them."
@@ -104,8 +101,8 @@ class Imported:
 def import_dump(directory, target, training, names=None, size=None, with_slots=True):
     """Writes the tables of a dump as a checkpoint, for `tfs.restore(..., partial=True)`.
 
-    Every rank calls it; each reads some of the files and writes the rows that it owns. If anything
-    is wrong, what was written is removed.
+    Every rank calls it; each reads some of the files and writes the rows that it owns. The
+    checkpoint appears when it is complete; until then an error removes what was written.
 
     Args:
         directory: of the dump.
@@ -128,35 +125,23 @@ def import_dump(directory, target, training, names=None, size=None, with_slots=T
     with runtime.together("tfra.open"):
         if runtime.rank() == 0:
             target = runtime.mounted_path(target)
-            fresh.require_empty(target)
+            require_empty(target)
             tables = open_dump(directory, names, size, with_slots)
             if not any(dumped.dim for dumped in tables):
                 variables = [dumped.variable for dumped in tables]
                 raise DumpError(f"Variables {variables} of '{directory}' have no rows.")
             for dumped in tables:
                 training.optimizer_of(dumped)
-            made = runtime.missing_folders(target)
-            plan = target, saving.FOLDER + uuid.uuid4().hex[:12], tables
-    target, folder, tables = runtime.allgather_object(plan, "tfra.plan")[0]
-    try:
-        with runtime.together("tfra.begin"):
-            if runtime.rank() == 0:
-                os.makedirs(os.path.join(target, folder))
-        imported = [_import(number, t, training, target, folder) for number, t in enumerate(tables)]
-        with runtime.together("tfra.end"):
-            if runtime.rank() == 0:
-                runtime.sync(os.path.join(target, folder))
-                for new in made:
-                    runtime.sync(os.path.dirname(new))
-                _write_manifest([part.described for part in imported], target, folder)
-    except BaseException:
-        if runtime.rank() == 0:
-            fresh.discard(target, folder, made)
-        raise
+            plan = target, tables
+    target, tables = runtime.allgather_object(plan, "tfra.plan")[0]
+    with NewCheckpoint(target) as new:
+        imported = [_import(number, table, training, new) for number, table in enumerate(tables)]
+        described = [part.described for part in imported if part.described is not None]
+        new.finish(manifest.describe(described))
     return imported
 
 
-def _import(number, dumped, training, path, folder):
+def _import(number, dumped, training, new):
     """Writes a table's rows, and returns an `Imported`. Every rank calls it."""
     optimizer = training.optimizer_of(dumped)
     if dumped.dim is None:
@@ -172,28 +157,12 @@ def _import(number, dumped, training, path, folder):
     )
     place(shard, rows.blocks())
     with runtime.together("tfra.write"):
-        saving.check_seen(path, folder)
-        files = saving.write_table(number, config, path, folder)
+        files = table_files.write_table(number, config, new)
     told = runtime.allgather_object((files, rows.num_without_slots), "tfra.files")
     return Imported(
         dumped.variable,
-        saving.describe_table(config, [file for files, _ in told for file in files]),
+        table_files.describe_table(config, [file for files, _ in told for file in files]),
         optimizer,
         () if optimizer else dumped.slots,
         sum(count for _, count in told),
     )
-
-
-def _write_manifest(described, path, folder):
-    content = {
-        "tfsparse": __version__,
-        "tensorflow": tf.__version__,
-        "num_ranks": runtime.size(),
-        "step": None,
-        "folder": folder,
-        "optimizer": None,
-        "weights": [],
-        "dense": [],
-        "tables": [of_table for of_table in described if of_table is not None],
-    }
-    manifest.write(content, path)

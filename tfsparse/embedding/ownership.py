@@ -19,8 +19,12 @@ def owners_of(keys, num_ranks):
 
 def buckets_of(keys):
     """The bucket of each key, int64 `[n]` -> int64 `[n]`: the top 16 bits of its hash."""
+    return (hashes_of(keys) >> np.uint64(48)).astype(np.int64)
+
+
+def hashes_of(keys):
+    """The hash of each key, another for each, int64 `[n]` -> uint64 `[n]`."""
     x = keys.astype(np.int64).view(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    x = x ^ (x >> np.uint64(31))
-    return (x >> np.uint64(48)).astype(np.int64)
+    return x ^ (x >> np.uint64(31))
