@@ -43,7 +43,7 @@ class RowPages {
   // Numbers given out so far are below this; some of them may have been freed.
   uint32_t end() const { return end_; }
   size_t num_free() const { return free_.size(); }
-  size_t bytes() const;  // of pages, touched or not
+  size_t bytes() const;  // of pages in use, touched or not; the system gives others no memory yet
 
  private:
   float* page(uint32_t row) const {

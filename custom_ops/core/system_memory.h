@@ -28,8 +28,8 @@ SystemArray<T> MapArray(size_t n) {
   return SystemArray<T>(static_cast<T*>(memory), UnmapMemory{bytes});
 }
 
-// The same, of huge pages where the system has them: for arrays of many MiB that are filled at
-// once, which takes a fraction of the page faults, and are freed as a whole.
+// The same, of huge pages where the system has them: for arrays of many MiB that are filled from
+// their beginning on, which takes a fraction of the page faults, and are freed as a whole.
 template <typename T>
 SystemArray<T> MapFilledArray(size_t n) {
   SystemArray<T> array = MapArray<T>(n);

@@ -19,9 +19,9 @@ def restore(model, directory, partial=False):
 
     Every rank calls it, between steps; there may be more or fewer of them than there were to
     `tfs.save`. All rows are replaced: those that came into being after the checkpoint are gone.
-    Everything is read and checked before anything changes; if any rank fails, no rank's rows or
-    weights have changed. While the new rows are read, a table that has rows already needs memory
-    for both.
+    What is taken is read and checked before anything changes; if any rank fails, no rank's rows or
+    weights have changed. Until then the new rows of all tables, and copies of the dense variables,
+    are in memory beside those that the model has.
 
     Args:
         model: a `tf.keras.Model` that has been called, compiled if it is to be trained on.

@@ -6,7 +6,7 @@ from tfsparse_cli.checkpoints import tell
 
 def add_to(commands):
     """Adds the command to argparse's `commands`."""
-    text = "print what differs between two checkpoints"
+    text = "print what differs between two checkpoints, places in the data and ranks left out"
     more = "; exit status 0 when they are the same, 1 when they differ, 2 on an error"
     command = commands.add_parser("diff", help=text, description=text + more)
     command.add_argument("a", metavar="A", help="directory of a checkpoint")
