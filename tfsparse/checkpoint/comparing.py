@@ -180,7 +180,7 @@ def _settings(described):
     return {
         "dim": described["dim"],
         "columns": described["columns"],
-        "optimizer": describe_rule(described),
+        "optimizer": describe_rule(**described["optimizer"]),
         "initializer": describe_initializer(described),
         "seed": described["seed"],
         "default": described["default"],

@@ -57,9 +57,8 @@ def open_checkpoint(directory):
     )
 
 
-def describe_rule(of_table):
-    """The optimizer of a table with its arguments by name, as a text."""
-    rule, arguments = of_table["optimizer"]["rule"], of_table["optimizer"]["arguments"]
+def describe_rule(rule, arguments):
+    """The optimizer of a table with its arguments by name, as a text; no two have the same."""
     told = [f"{name}={np.float32(value)!s}" for name, value in zip(_ARGUMENTS[rule], arguments)]
     return f"{rule}({', '.join(told)})"
 

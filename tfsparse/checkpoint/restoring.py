@@ -2,11 +2,11 @@
 
 import os
 
-import numpy as np
 import tensorflow as tf
 
 from tfsparse import ops, runtime
 from tfsparse.checkpoint import checking, dense, manifest
+from tfsparse.checkpoint.inspecting import describe_rule
 from tfsparse.checkpoint.manifest import CheckpointError
 from tfsparse.checkpoint.row_file import RowFile
 from tfsparse.checkpoint.threads import run_all
@@ -144,7 +144,7 @@ def _differences(table, of_table, model):
     stored, rule = _stored_rule(of_table), _rule_now(table, model)
     # A checkpoint from before the first step goes with any rule, and so does a model without one.
     if rule is not None and stored[0] != "none":
-        then["optimizer"], now["optimizer"] = _text(stored), _text(rule)
+        then["optimizer"], now["optimizer"] = describe_rule(*stored), describe_rule(*rule)
     return {name: (then[name], now[name]) for name in then if then[name] != now[name]}
 
 
@@ -156,11 +156,6 @@ def _rule_now(table, model):
     """The `(rule, arguments)` that the table has, or would get by its first step; or None."""
     rule = ops.describe(table.shard.handle)[:2]
     return rule if rule[0] != "none" else table_rule(table, model)
-
-
-def _text(rule):
-    # Nine digits tell all float32 numbers apart.
-    return f"{rule[0]}({', '.join(f'{np.float32(argument):.9g}' for argument in rule[1])})"
 
 
 def _load(table, of_table, path, model):
@@ -187,7 +182,7 @@ def _load(table, of_table, path, model):
         first += rows[1] - rows[0]
 
     stored, rule = _stored_rule(of_table), _rule_now(table, model)
-    with_slots = rule is None or _text(rule) == _text(stored)
+    with_slots = rule is None or describe_rule(*rule) == describe_rule(*stored)
     read = ["keys", *columns] if with_slots else ["keys", "parameter"]
     loader = ops.row_loader(table.shard.handle, first, *(rule or stored))
 

@@ -106,7 +106,7 @@ def _tell(arguments, imported):
         of_table, optimizer = of_variable.described, of_variable.optimizer
         tell(f"table '{of_table['name']}'", f"of '{of_variable.variable}'")
         tell("  rows", f"{of_table['rows']:,} of dim {of_table['dim']}")
-        tell("  optimizer", inspecting.describe_rule(of_table))
+        tell("  optimizer", inspecting.describe_rule(**of_table["optimizer"]))
         if of_variable.slots_left:
             tell(
                 "", f"slot {', '.join(of_variable.slots_left)} left: SGD uses it for momentum alone"

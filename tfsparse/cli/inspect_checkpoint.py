@@ -72,7 +72,7 @@ def _tell_table(path, content, of_table):
     settings = f"seed {of_table['seed']}, default {of_table['default']}"
     print()
     tell("table", f"'{of_table['name']}', dim {of_table['dim']}")
-    tell("  optimizer", inspecting.describe_rule(of_table))
+    tell("  optimizer", inspecting.describe_rule(**of_table["optimizer"]))
     tell("  initializer", f"{inspecting.describe_initializer(of_table)}, {settings}")
     tell("  rows", f"{of_table['rows']:,}, {min(rows):,} to {max(rows):,} a rank")
     tell("  size", f"{bytes_told(size)} in {len(of_table['files'])} files")
