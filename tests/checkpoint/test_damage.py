@@ -146,7 +146,7 @@ def test_another_table_or_dim_is_refused(saved):
         ({"seed": 1}, "seed 0 -> 1"),
         ({"default": 1.0}, "default 0.0 -> 1.0"),
         ({"initializer": "zeros"}, "initializer"),
-        ({"table_optimizer": tfs.optimizers.Adagrad(0.1)}, "optimizer adam(0.1"),
+        ({"table_optimizer": tfs.optimizers.Adagrad(0.1)}, "optimizer adam(1 - beta_1=0.1"),
     ],
 )
 def test_another_configuration_is_refused_unless_partial(saved, options, words):
