@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tfsparse as tfs
 from tests.export import models
+from tests.memory import MB, added
 from tfsparse.embedding.protocol import tables_of
 from tfsparse.export import streaming
 from tfsparse.keras_layers import DynamicEmbedding
@@ -292,18 +293,11 @@ def test_memory_is_bounded(tmp_path):
     model = models.reads(table)
     for part in np.array_split(np.arange(rows), 12):
         models.fill(table, part, rows_like(part, dim))
-    before = status_mb("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # makes VmHWM the size of now
-    path = tfs.export(model, tmp_path / "heavy")
-    grown = status_mb("VmHWM") - before
+    with added() as grown:
+        path = tfs.export(model, tmp_path / "heavy")
+        assert grown() < 150 * MB, f"grew by {grown() / MB:.0f} MB"
     written = sum(file.stat().st_size for file in Path(path, "variables").iterdir()) / 1e6
     assert written > 300
-    assert -5 < grown < 150, f"grew by {grown} MB"  # below 0: what was freed between the two
-
-
-def status_mb(name):
-    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if name in line]
-    return int(line.split()[1]) / 1000
 
 
 def test_an_existing_directory_is_refused_and_left_alone(tmp_path):

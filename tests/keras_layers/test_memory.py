@@ -1,10 +1,7 @@
 """Memory is used once per row, and given back with the model."""
 
-import ctypes
 import gc
-import os
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,21 +9,12 @@ import tensorflow as tf
 
 import tfsparse as tfs
 from tests.keras_layers.models import table_of
+from tests.memory import MB, rss_bytes
 from tfsparse.keras_layers import DynamicEmbedding
 
 keras = tf.keras
 WARM_UP, STEPS = 500, 2000
 BATCH, LENGTH, NUM_IDS = 128, 10, 2000
-MB = 1 << 20
-
-
-def rss_bytes():
-    """Memory in use: what the C library keeps of TensorFlow's small blocks is handed back first."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 # 10 kB of ids a batch: 2,000 of them kept would be 20 MB, their rows 160 MB.
 BATCH_BYTES = BATCH * LENGTH * 8
 
