@@ -4,8 +4,6 @@
 #include <atomic>
 #include <new>
 
-#include "core/prefetch.h"
-
 namespace tfsparse {
 namespace {
 
@@ -54,7 +52,7 @@ void KeyIndex::Find(Span<const Hash> hashes, Location* locations) const {
     if (i < n) {
       subs[place] = &SubIndexOf(hashes[i]);
       homes[place] = subs[place]->Home(hashes[i]);
-      Prefetch(homes[place]);
+      tfsparse::Prefetch(homes[place]);
     }
   }
 }

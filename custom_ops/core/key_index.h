@@ -5,6 +5,7 @@
 
 #include "core/executor.h"
 #include "core/ownership.h"
+#include "core/prefetch.h"
 #include "core/sub_index.h"
 
 namespace tfsparse {
@@ -21,6 +22,7 @@ class KeyIndex {
   // locations[i] = the location of hashes[i], or kNowhere. All hashes must be in the shard.
   void Find(Span<const Hash> hashes, Location* locations) const;
   Location Find(Hash hash) const { return SubIndexOf(hash).Find(hash); }
+  void Prefetch(Hash hash) const { tfsparse::Prefetch(SubIndexOf(hash).Home(hash)); }
 
   void Insert(Hash hash, Location location) { SubIndexOf(hash).Insert(hash, location); }
   void Assign(Hash hash, Location location) { SubIndexOf(hash).Assign(hash, location); }

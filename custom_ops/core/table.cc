@@ -95,7 +95,10 @@ Status Table::Stage(Span<const Key> keys, Executor* executor, std::shared_ptr<Pl
     if (!unsettled.empty()) {
       std::unique_lock<std::shared_mutex> lock(index_mutex_);
       TFSPARSE_RETURN_IF_ERROR(CheckGeneration(*staged));
-      for (uint32_t position : unsettled) Reserve(position, staged.get());
+      for (size_t i = 0; i < unsettled.size(); ++i) {
+        if (i + kAhead < unsettled.size()) index_.Prefetch(hashes[unsettled[i + kAhead]]);
+        Reserve(unsettled[i], staged.get());
+      }
     }
     *plan = std::move(staged);
   } catch (const std::bad_alloc&) {
@@ -149,7 +152,10 @@ void Table::Reserve(size_t position, Plan* plan) {
 
 void Table::Commit(Plan* plan) {
   std::unique_lock<std::shared_mutex> lock(index_mutex_);
-  for (uint32_t position : plan->provisional_) {
+  const std::vector<uint32_t>& positions = plan->provisional_;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (i + kAhead < positions.size()) index_.Prefetch(plan->hashes_[positions[i + kAhead]]);
+    const uint32_t position = positions[i];
     const uint32_t row = plan->rows_[position];
     if (pages_->holders(row) == 0) continue;  // an earlier plan has committed it
     pages_->holders(row) = 0;
