@@ -202,6 +202,17 @@ def odd(case, folder):
         write("npz", ids, vectors, folder)
         file.write_bytes(file.read_bytes()[:-10])
         return file
+    if case == "flipped npz":
+        file = folder / "some vectors-100%.npz"
+        write("npz", ids, vectors, folder)
+        content = bytearray(file.read_bytes())
+        content[content.index(vectors.tobytes())] ^= 1
+        file.write_bytes(content)
+        return file
+    if case == "npz for npy":
+        return write("npz", ids, vectors, folder), vectors
+    if case == "dict":
+        return {"ids": ids, "vectors": vectors}
     assert case == "three arrays"
     np.savez(folder / "x.npz", a=ids, b=vectors, c=vectors)
     return folder / "x.npz"
@@ -220,10 +231,13 @@ REFUSED = {
     "number": (ValueError, "a pair .*Received: int"),
     "three": (ValueError, "a pair .*Received: tuple"),
     "text": (ValueError, "a .npz or .safetensors file, or a pair"),
-    "npz of text": (ValueError, "x.npz' is not a .npz file"),
+    "npz of text": (ValueError, "x.npz' is not a whole .npz file"),
     "safetensors of text": (ValueError, "x.safetensors' is not a safetensors file"),
-    "truncated npy": (ValueError, "mmap length|size"),
-    "truncated npz": (ValueError, "is not a .npz file"),
+    "truncated npy": (ValueError, "100%.npy' is not a whole .npy file"),
+    "truncated npz": (ValueError, "is not a whole .npz file"),
+    "flipped npz": (ValueError, "100%.npz' is not a whole .npz file: Bad CRC-32"),
+    "npz for npy": (ValueError, "100%.npz' is not a whole .npy file"),
+    "dict": (ValueError, "a pair .*Received: dict"),
     "three arrays": (ValueError, r"two arrays, .*Received: a \(30,\), b \(30, 4\), c \(30, 4\)"),
 }
 
@@ -240,6 +254,12 @@ def test_what_is_refused_changes_nothing(case, tmp_path, monkeypatch):
     after = all_rows(table)
     assert sorted(after) == sorted(before)
     assert all(np.array_equal(after[key], before[key]) for key in before)
+
+
+@pytest.mark.parametrize("table", ["words", DynamicEmbedding(DIM)])
+def test_something_that_is_no_table_is_refused(table):
+    with pytest.raises(TypeError, match="`table` must be a `tfs.Table`, or `layer.table`"):
+        tfs.load_rows(table, vectors_of(5))
 
 
 def test_a_file_that_is_missing_is_named(tmp_path):

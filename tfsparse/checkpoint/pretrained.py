@@ -1,5 +1,6 @@
 """`tfs.load_rows`: vectors that exist already, as those of a language model, into a table."""
 
+import contextlib
 import hashlib
 import os
 import zipfile
@@ -12,7 +13,7 @@ from tfsparse import runtime
 from tfsparse.checkpoint.placing import block_rows, place
 from tfsparse.embedding.config import Table
 from tfsparse.embedding.keys import as_keys
-from tfsparse.embedding.table import shard_of
+from tfsparse.embedding.table import ShardedTable, shard_of
 
 _BLOCKS, _BLOCK_BYTES = 64, 16 << 10  # of a file that are compared
 
@@ -39,7 +40,7 @@ def load_rows(table, file_or_arrays):
         How many vectors all ranks have brought.
 
     Raises:
-        TypeError: of arrays of other types.
+        TypeError: of a table or arrays of other types.
         ValueError: shapes do not fit each other or the table, a value is not finite, an id comes
             with two vectors, a file is not what it should be, or ranks load rows of different
             tables.
@@ -51,8 +52,13 @@ def load_rows(table, file_or_arrays):
         tfs.load_rows(layer.table, ("words.npy", "vectors.npy"))
         ```
     """
+    is_config = isinstance(table, Table)
+    if not is_config and not isinstance(table, ShardedTable):
+        raise TypeError(
+            f"`table` must be a `tfs.Table`, or `layer.table`. Received: {type(table).__name__}."
+        )
     runtime.require_same(f"load rows into table '{table.name}'")
-    shard = shard_of(table) if isinstance(table, Table) else table
+    shard = shard_of(table) if is_config else table
     with runtime.together("load_rows.open"):
         source = _open(file_or_arrays)
         ids, vectors = source.ids, source.vectors
@@ -79,7 +85,8 @@ def _blocks(ids, vectors, begin, end):
     for start in range(begin, end, rows):
         block = slice(start, min(start + rows, end))
         keys = as_keys(tf.constant(ids[block])).numpy()
-        yield keys, np.ascontiguousarray(vectors[block], np.float32)
+        with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
+            yield keys, np.ascontiguousarray(vectors[block], np.float32)
 
 
 class _Source:
@@ -143,7 +150,7 @@ class _Member:
 
     def __getitem__(self, block):
         if self._array is None:
-            with np.load(self._path, allow_pickle=False) as file:
+            with _reading(self._path, "npz"), np.load(self._path, allow_pickle=False) as file:
                 self._array = file[self._name]
         return self._array[block]
 
@@ -168,14 +175,12 @@ def _open(file_or_arrays):
             "`file_or_arrays` must be the path of a .npz or .safetensors file, or a pair "
             f"(ids, vectors) of arrays or .npy files. Received: {path!r}."
         )
-    try:
-        ids, vectors = file_or_arrays
-    except (TypeError, ValueError):
+    if not isinstance(file_or_arrays, (tuple, list)) or len(file_or_arrays) != 2:
         raise ValueError(
             "`file_or_arrays` must be a pair (ids, vectors) of arrays or .npy files, or the path "
             f"of a .npz or .safetensors file. Received: {type(file_or_arrays).__name__}."
-        ) from None
-    (ids, of_ids), (vectors, of_vectors) = map(_array, (ids, vectors))
+        )
+    (ids, of_ids), (vectors, of_vectors) = map(_array, file_or_arrays)
     return _Source(ids, vectors, f"{of_ids} {of_vectors}")
 
 
@@ -183,12 +188,22 @@ def _array(array_or_path):
     """The array, and a digest of it."""
     if isinstance(array_or_path, (str, bytes, os.PathLike)):
         path = os.fsdecode(array_or_path)
-        return np.load(path, mmap_mode="r", allow_pickle=False), _digest(path)
+        with _reading(path, "npy"):
+            return np.lib.format.open_memmap(path, mode="r"), _digest(path)
     array = np.asarray(array_or_path)
     if runtime.size() == 1:
         return array, ""
     content = np.ascontiguousarray(array).data.cast("B") if array.size else b""
     return array, f"{array.dtype}{array.shape} {hashlib.blake2b(content).hexdigest()}"
+
+
+@contextlib.contextmanager
+def _reading(path, form):
+    """Names the file in what numpy says of it."""
+    try:
+        yield
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise ValueError(f"'{path}' is not a whole .{form} file: {error}.") from error
 
 
 def _digest(path):
@@ -205,11 +220,8 @@ def _digest(path):
 
 
 def _of_npz(path):
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: _Member(path, name) for name in file}
-    except (zipfile.BadZipFile, EOFError, ValueError) as error:
-        raise ValueError(f"'{path}' is not a .npz file: {error}.") from error
+    with _reading(path, "npz"), np.load(path, allow_pickle=False) as file:
+        arrays = {name: _Member(path, name) for name in file}
     return _Source(*_chosen(arrays, path), _digest(path), has_parts=False)
 
 
