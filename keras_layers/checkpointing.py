@@ -51,9 +51,9 @@ class Checkpoint(tf.keras.callbacks.Callback):
         resumed_step: the step of the checkpoint that was restored, or None.
 
     Raises:
-        ValueError: an argument is none of these; or `fit` begins and the directory has a checkpoint
-            of another model, a damaged one (see `tfs.restore`), or one of a later step than the
-            model's.
+        ValueError: an argument is none of these; or `fit` begins and has two of these callbacks, or
+            the directory has a checkpoint of another model, a damaged one (see `tfs.restore`), or
+            one of a later step than the model's.
         RuntimeError: `fit` begins and the model has no weights yet.
 
     Example:
@@ -101,6 +101,13 @@ class Checkpoint(tf.keras.callbacks.Callback):
                     "once on a batch, or give it an input shape, before fit."
                 )
             protocol.named_tables_of(self.model)  # raises now what every save would
+            # All callbacks of one fit have the same params.
+            if self._holder not in (None, self) and self._holder.params is self.params:
+                raise ValueError(
+                    "One tfs.callbacks.Checkpoint alone can be among the callbacks of fit, because "
+                    f"a training goes on from one place. There are those of {self._directory!r} "
+                    f"and {self._holder._directory!r}."
+                )
             steps = []
             if runtime.rank() == 0:
                 os.makedirs(self._directory, exist_ok=True)
@@ -124,9 +131,15 @@ class Checkpoint(tf.keras.callbacks.Callback):
         self._batch = self._passed_over = 0
         self._is_ours = self._is_exhausted = self._save_next = False
         # Keras calls what make_train_function has made, once a step, with the iterator of the data.
-        if self.model.train_function != self._step:  # as it is after a fit that has failed
-            self._train = self.model.train_function
-            self.model.train_function = self._step
+        holder = self._holder
+        self._train = self.model.train_function if holder is None else holder._train
+        self.model.train_function = self._step
+
+    @property
+    def _holder(self):
+        """The one, maybe itself, whose step the model has, of this `fit` or one that has failed."""
+        owner = getattr(self.model.train_function, "__self__", None)
+        return owner if isinstance(owner, Checkpoint) else None
 
     def _resume(self, path):
         self.resumed_step = self._saved_step = restoring.restore(self.model, path)

@@ -255,6 +255,19 @@ def test_a_fit_without_the_callback_trains_after_one_with_it_has_failed(tmp_path
     assert steps_in(tmp_path)[-1] == 25
 
 
+def test_two_of_them_are_refused(tmp_path):
+    two = [tfs.callbacks.Checkpoint(tmp_path / name) for name in "ab"]
+    with pytest.raises(ValueError, match="One tfs.callbacks.Checkpoint alone"):
+        fit(small_model(), shuffled, two)
+    model = small_model()
+    for callback in two:  # one after the other, and the first was interrupted
+        with pytest.raises(Interrupted):
+            fit(model, shuffled, [callback, Interrupt(3)])
+        assert model.train_function == callback._step
+        assert callback._train.__name__ == "train_function"
+    assert int(model.optimizer.iterations) == 6
+
+
 def test_a_directory_with_later_steps_is_refused(tmp_path):
     model = small_model()
     checkpoint = tfs.callbacks.Checkpoint(tmp_path)
