@@ -101,12 +101,12 @@ class Checkpoint(tf.keras.callbacks.Callback):
                     "once on a batch, or give it an input shape, before fit."
                 )
             protocol.named_tables_of(self.model)  # raises now what every save would
-            # All callbacks of one fit have the same params.
-            if self._holder not in (None, self) and self._holder.params is self.params:
+            before = self.model.train_function
+            if isinstance(before, _Step) and before.params is self.params:  # one for each fit
                 raise ValueError(
                     "One tfs.callbacks.Checkpoint alone can be among the callbacks of fit, because "
                     f"a training goes on from one place. There are those of {self._directory!r} "
-                    f"and {self._holder._directory!r}."
+                    f"and {before.callback._directory!r}."
                 )
             steps = []
             if runtime.rank() == 0:
@@ -129,17 +129,12 @@ class Checkpoint(tf.keras.callbacks.Callback):
         self._iterator, self._taken_before = None, 0
         self._epoch = self._steps = None  # the current one; how many batches it has, if known
         self._batch = self._passed_over = 0
-        self._is_ours = self._is_exhausted = self._save_next = False
+        self._is_begun = self._is_exhausted = self._save_next = False
         # Keras calls what make_train_function has made, once a step, with the iterator of the data.
-        holder = self._holder
-        self._train = self.model.train_function if holder is None else holder._train
-        self.model.train_function = self._step
-
-    @property
-    def _holder(self):
-        """The one, maybe itself, whose step the model has, of this `fit` or one that has failed."""
-        owner = getattr(self.model.train_function, "__self__", None)
-        return owner if isinstance(owner, Checkpoint) else None
+        if isinstance(before, _Step):  # left behind by a fit that has failed
+            before = before.train
+        self._train = before
+        self.model.train_function = _Step(self, before)
 
     def _resume(self, path):
         self.resumed_step = self._saved_step = restoring.restore(self.model, path)
@@ -173,12 +168,10 @@ class Checkpoint(tf.keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         """Tells this `fit` from another one that has what an interrupted one has left behind."""
-        self._is_ours = True
+        self._is_begun = True
 
     def _step(self, iterator):
-        if not self._is_ours:
-            return self._train(iterator)
-        self._is_ours = False
+        """A step of this `fit`."""
         if self._is_complete():
             self.model.stop_training = True
             return {}
@@ -271,6 +264,26 @@ class Checkpoint(tf.keras.callbacks.Callback):
         if self._removal is not None:
             self._removal.join()
             self._removal = None
+
+
+class _Step:
+    """Stands in the place of a model's train function while a `Checkpoint` takes part in a fit.
+
+    A fit that has failed leaves it behind; then it does what the train function does.
+
+    Args:
+        callback: the `Checkpoint`.
+        train: the model's train function.
+    """
+
+    def __init__(self, callback, train):
+        self.callback, self.train, self.params = callback, train, callback.params
+
+    def __call__(self, iterator):
+        """One call of the train function."""
+        is_of_this_fit = self.callback.params is self.params and self.callback._is_begun
+        self.callback._is_begun = False
+        return self.callback._step(iterator) if is_of_this_fit else self.train(iterator)
 
 
 class _Clock:

@@ -263,9 +263,18 @@ def test_two_of_them_are_refused(tmp_path):
     for callback in two:  # one after the other, and the first was interrupted
         with pytest.raises(Interrupted):
             fit(model, shuffled, [callback, Interrupt(3)])
-        assert model.train_function == callback._step
-        assert callback._train.__name__ == "train_function"
+        assert model.train_function.train.__name__ == "train_function"  # and no other callback's
     assert int(model.optimizer.iterations) == 6
+
+
+def test_a_model_whose_fit_has_failed_trains_when_the_callback_has_gone_to_another(tmp_path):
+    first, second = small_model(), small_model()
+    callback = tfs.callbacks.Checkpoint(tmp_path, every_steps=100)
+    with pytest.raises(Interrupted):
+        fit(first, shuffled, [callback, Interrupt(7)])
+    fit(second, shuffled, [callback], epochs=1)
+    fit(first, shuffled, [], epochs=1)
+    assert [int(model.optimizer.iterations) for model in (first, second)] == [17, 10]
 
 
 def test_a_directory_with_later_steps_is_refused(tmp_path):

@@ -219,3 +219,15 @@ def test_the_manifest_says_what_is_in_the_checkpoint(tmp_path):
     assert users["rows"] == tables_of(model)["users"].size()
     for file in users["files"] + items["files"] + manifest["dense"]:
         assert (tmp_path / file["file"]).stat().st_size == file["bytes"]
+
+
+@pytest.mark.parametrize("name", ["run[lr=0.1]", "a\\b"])
+def test_a_path_that_tensorflow_would_read_as_a_pattern_is_refused(tmp_path, name):
+    model = make_model()
+    train(model, [0])
+    for refused in (tfs.save, tfs.restore, tfs.export):
+        with pytest.raises(ValueError, match=r"must have no '\[' and no backslash"):
+            refused(model, tmp_path / name)
+    with pytest.raises(ValueError, match="no backslash"):
+        tfs.callbacks.Checkpoint(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []

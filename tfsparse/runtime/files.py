@@ -28,8 +28,9 @@ def mounted_path(directory):
         directory: path, a string, bytes or `os.PathLike`.
 
     Raises:
-        ValueError: it is a URL. What is written is renamed into place when it is complete, and
-            stores of objects cannot rename.
+        ValueError: it is a URL: what is written is renamed into place when it is complete, and
+            stores of objects cannot rename. Or there is a `[` or a backslash in its absolute path:
+            TensorFlow, which reads names as patterns, would write files there and never find them.
     """
     directory = os.fsdecode(directory)
     if "://" in directory:
@@ -37,7 +38,13 @@ def mounted_path(directory):
             "`directory` must be on a mounted file system, because what is written there is "
             f"renamed into place when it is complete. Received: {directory!r}."
         )
-    return os.path.abspath(directory)
+    path = os.path.abspath(directory)
+    if "[" in path or "\\" in path:
+        raise ValueError(
+            "`directory` must have no '[' and no backslash in its path: TensorFlow reads names of "
+            f"files as patterns, and would not find what it has written. Received: {path!r}."
+        )
+    return path
 
 
 def missing_folders(path):
