@@ -26,6 +26,7 @@ class Checkpoint(tf.keras.callbacks.Callback):
     goes on behind the batch after which it was saved: fewer epochs remain, and batches of the
     current epoch that were trained are counted, with empty `logs`, but not trained again. If all
     were trained, nothing remains: `epochs=checkpoint.initial_epoch + 1` trains one on new data.
+    If it was saved in a later `fit` with the same callback, those before it train nothing.
     On as many ranks the data go on where they were if tf.data can save their iterator, with
     the state of their shuffling; a shuffle buffer becomes part of the checkpoint. Otherwise as many
     batches are taken from the dataset and dropped, which is right if it yields the same batches
@@ -33,7 +34,9 @@ class Checkpoint(tf.keras.callbacks.Callback):
 
     Without `initial_epoch=checkpoint.initial_epoch` in `fit`, epochs are numbered from 0 again.
     Metrics of the epoch in which training resumes are of the batches since then. What other
-    callbacks know, as how long `EarlyStopping` has waited, is not saved.
+    callbacks know, as how long `EarlyStopping` has waited, is not saved, nor is the state of random
+    layers such as Dropout. Where a shuffled dataset is prefetched, a save in the last batches of an
+    epoch, whose end tf.data has seen by then, forgets how later epochs are shuffled.
 
     What is due after the last batch of an epoch is saved where the next one begins, for it is then
     that the data know how they go on; after the last epoch, at once. A save that fails is logged as
@@ -54,7 +57,9 @@ class Checkpoint(tf.keras.callbacks.Callback):
         ValueError: an argument is none of these; or `fit` begins and has two of these callbacks, or
             the directory has a checkpoint of another model, a damaged one (see `tfs.restore`), or
             one of a later step than the model's.
-        RuntimeError: `fit` begins and the model has no weights yet.
+        RuntimeError: `fit` begins and the model has no weights yet; or an epoch has ended and
+            `model.optimizer` has made no step, so that checkpoints have no step to be named by; or
+            data end in the middle of an epoch because those that were trained before are missing.
 
     Example:
         ```python
@@ -77,7 +82,7 @@ class Checkpoint(tf.keras.callbacks.Callback):
         self._directory = runtime.mounted_path(directory)
         self.resumed_step = self._saved_step = None
         self._removal = None  # the thread that removes what is outdated
-        self._has_begun = False
+        self._fit = -1  # the number of the current one
         self._content = None  # the manifest of the position to go on from, until that is reached
 
     @property
@@ -113,9 +118,13 @@ class Checkpoint(tf.keras.callbacks.Callback):
                 os.makedirs(self._directory, exist_ok=True)
                 steps = series.steps_of(self._directory)
         steps = runtime.allgather_object(steps, "checkpoint.steps")[0]
-        if steps and not self._has_begun:
+        self._fit += 1
+        if steps and self._fit == 0:
             self._resume(series.path_of(self._directory, steps[-1]))
-        self._has_begun = True
+        if self._content is not None and self._fit > position.fit_of(self._content):
+            self._content = None  # its fit was complete
+        if self._content is not None and runtime.rank() == 0:
+            self._tell_what_is_complete()
         self._seen_step = dense.step_of(self.model)
         if steps and self._seen_step < steps[-1]:  # it would be the newest for ever
             raise ValueError(
@@ -129,7 +138,7 @@ class Checkpoint(tf.keras.callbacks.Callback):
         self._iterator, self._taken_before = None, 0
         self._epoch = self._steps = None  # the current one; how many batches it has, if known
         self._batch = self._passed_over = 0
-        self._is_begun = self._is_exhausted = self._save_next = False
+        self._is_begun = self._is_exhausted = self._save_next = self._was_moved = False
         # Keras calls what make_train_function has made, once a step, with the iterator of the data.
         if isinstance(before, _Step):  # left behind by a fit that has failed
             before = before.train
@@ -144,16 +153,25 @@ class Checkpoint(tf.keras.callbacks.Callback):
             self._path, self._content = path, content
         if runtime.rank() == 0:
             tf.get_logger().info(f"Resumed from '{path}'.")
-            complete, wanted = position.epoch_of(content), self.params["epochs"]
-            if complete >= wanted:
-                tf.get_logger().warning(
-                    f"'{path}' has {complete} epochs complete, so that of {wanted} none is left to "
-                    "train. Give fit more epochs to go on."
-                )
+
+    def _tell_what_is_complete(self):
+        fit, complete = position.fit_of(self._content), position.epoch_of(self._content)
+        wanted = self.params["epochs"]
+        if self._fit < fit:
+            tf.get_logger().warning(
+                f"'{self._path}' was saved in fit number {fit} with this callback, so number "
+                f"{self._fit} trains nothing. Make a new callback to train it."
+            )
+        elif complete >= wanted:
+            tf.get_logger().warning(
+                f"'{self._path}' has {complete} epochs complete, so that of {wanted} none is left "
+                "to train. Give fit more epochs to go on."
+            )
 
     def on_epoch_begin(self, epoch, logs=None):
         """Counts."""
-        if self._content is not None:
+        self._step_before = dense.step_of(self.model)
+        if self._content is not None and self._fit == position.fit_of(self._content):
             complete = position.epoch_of(self._content)
             self._epochs_before = max(0, complete - epoch)
             if epoch > complete:
@@ -180,6 +198,7 @@ class Checkpoint(tf.keras.callbacks.Callback):
             if self._content is not None:
                 batch, taken = position.scaled(self._content, runtime.size())
                 position.advance(iterator, self._content, self._path)
+                self._was_moved = taken > batch
                 self._taken_before = taken - batch
                 self._content = None
         if self._save_next:
@@ -189,7 +208,15 @@ class Checkpoint(tf.keras.callbacks.Callback):
             return {}  # it was trained before
         try:
             return self._train(iterator)
-        except (tf.errors.OutOfRangeError, StopIteration):  # Keras did not know how many there are
+        except (tf.errors.OutOfRangeError, StopIteration):
+            if self.params["steps"] and self._was_moved:
+                raise RuntimeError(
+                    f"The data have ended after {self._batch} of {self.params['steps']} batches of "
+                    "an epoch, for what was trained before the training was interrupted was taken "
+                    "from them once more. Keras repeats arrays `epochs - initial_epoch` times: "
+                    "give fit no `initial_epoch`, or a tf.data.Dataset with repeat()."
+                ) from None
+            # Keras did not know how many there are.
             self._is_exhausted, self._steps = True, self._batch
             self._save_next = self._saved_step == dense.step_of(self.model)  # see below
             raise
@@ -217,6 +244,13 @@ class Checkpoint(tf.keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         """Ends the training after as many epochs as it has in all."""
+        has_trained = not self._is_complete() and self._batch > self._passed_over
+        if has_trained and dense.step_of(self.model) == self._step_before:
+            raise RuntimeError(
+                f"An epoch has ended, and the step of the model's optimizer is {self._step_before} "
+                "as before. Checkpoints are counted by it, so a model that trains by optimizers of "
+                "its own needs `tfs.save` in a callback of its own."
+            )
         self._passed_over = 0
         if self._clock is None and self._every_steps is None:
             self._save_next = True
@@ -229,19 +263,20 @@ class Checkpoint(tf.keras.callbacks.Callback):
         if self._epoch is not None and not self._is_complete():
             place = self._place()
             if self._is_exhausted or self._batch == self._steps:
-                place = position.Position(self._epoch + 1, batch=0, taken=0, iterator=None)
+                place = position.Position(self._fit, self._epoch + 1, 0, taken=0, iterator=None)
             if dense.step_of(self.model) != self._saved_step or self._save_next:
                 self._save(place, at_end=True)
         self._iterator = None
         self._finish_removal()
 
     def _is_complete(self):
-        """Whether no epoch was left when this one began, which Keras begins nevertheless."""
-        return self._epoch >= self.params["epochs"]
+        """Whether nothing was left when this epoch began, which Keras begins nevertheless."""
+        is_earlier = self._content is not None and self._fit < position.fit_of(self._content)
+        return is_earlier or self._epoch >= self.params["epochs"]
 
     def _place(self):
         taken = self._taken_before + self._batch
-        return position.Position(self._epoch, self._batch, taken, self._iterator)
+        return position.Position(self._fit, self._epoch, self._batch, taken, self._iterator)
 
     def _save(self, place, at_end=False):
         step = dense.step_of(self.model)

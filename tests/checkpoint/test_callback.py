@@ -1,6 +1,7 @@
 """tfs.callbacks.Checkpoint: a training that was interrupted goes on as if it had not been."""
 
 import itertools
+import shutil
 
 import numpy as np
 import pytest
@@ -253,6 +254,55 @@ def test_a_fit_without_the_callback_trains_after_one_with_it_has_failed(tmp_path
     fit(model, shuffled, [], epochs=1)
     assert int(model.optimizer.iterations) == 35
     assert steps_in(tmp_path)[-1] == 25
+
+
+@pytest.mark.parametrize("at", [4, 10, 13, 25])
+def test_a_program_of_several_fits_goes_on_in_the_one_that_was_interrupted(at, tmp_path, caplog):
+    def program(model, callbacks):
+        for seed in range(3):  # other data in each
+            data = lambda: samples().shuffle(40, seed=seed).batch(BATCH)  # noqa: B023, E731
+            data.__name__ = "data"
+            fit(model, data, callbacks, epochs=1)
+
+    straight, model = small_model(), small_model()
+    program(straight, [])
+    with pytest.raises(Interrupted):
+        program(model, [tfs.callbacks.Checkpoint(tmp_path, every_steps=2), Interrupt(at)])
+    again, checkpoint = small_model(), tfs.callbacks.Checkpoint(tmp_path, every_steps=2)
+    program(again, [checkpoint])
+    assert_same(state_of(again), state_of(straight))
+    assert ("number 0 trains nothing" in caplog.text) == (at > 10)
+
+
+def test_arrays_that_end_before_what_remains_are_an_error(tmp_path):
+    ids, labels = (np.stack(part) for part in zip(*samples().as_numpy_iterator()))
+    options = {"batch_size": BATCH, "steps_per_epoch": 7, "epochs": 20, "verbose": 0}
+    straight = small_model()
+    straight.fit(ids, labels, shuffle=False, **options)
+    callbacks = [tfs.callbacks.Checkpoint(tmp_path, every_steps=5), Interrupt(75)]
+    with pytest.raises(Interrupted):
+        small_model().fit(ids, labels, shuffle=False, callbacks=callbacks, **options)
+    checkpoint = tfs.callbacks.Checkpoint(shutil.copytree(tmp_path, tmp_path / "copy"))
+    with pytest.raises(RuntimeError, match="give fit no `initial_epoch`"):
+        options["initial_epoch"] = checkpoint.initial_epoch
+        small_model().fit(ids, labels, callbacks=[checkpoint], shuffle=False, **options)
+    del options["initial_epoch"]
+    again = small_model()
+    callbacks = [tfs.callbacks.Checkpoint(tmp_path)]
+    again.fit(ids, labels, callbacks=callbacks, shuffle=False, **options)
+    assert_same(state_of(again), state_of(straight))
+
+
+def test_a_model_that_trains_by_optimizers_of_its_own_is_told(tmp_path):
+    class Adversarial(K.Model):
+        def train_step(self, data):
+            return {"loss": tf.constant(0.0)}
+
+    ids = K.Input((), dtype=tf.int64)
+    model = Adversarial(ids, DynamicEmbedding(3)(ids))
+    model.compile(tfs.DistributedOptimizer(K.optimizers.Adam()), "mse")
+    with pytest.raises(RuntimeError, match="trains by optimizers of its own"):
+        fit(model, shuffled, [tfs.callbacks.Checkpoint(tmp_path)])
 
 
 def test_two_of_them_are_refused(tmp_path):

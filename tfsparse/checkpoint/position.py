@@ -17,12 +17,14 @@ class Position:
     """A place in the data of `model.fit`.
 
     Args:
-        epoch: how many epochs are complete.
+        fit: which `fit` it is of, 0 for the first of a program.
+        epoch: how many epochs of it are complete.
         batch: how many batches of the next one were trained.
         taken: how many batches were taken from `iterator`, maybe in several epochs.
         iterator: this rank's `tf.data.Iterator`; None if the next one begins anew.
     """
 
+    fit: int
     epoch: int
     batch: int
     taken: int
@@ -48,11 +50,17 @@ def write(position, new):
 def describe(position, files_of_ranks):
     """What the manifest says of a position; `files_of_ranks` are those of `write`."""
     return {
+        "fit": position.fit,
         "epoch": position.epoch,
         "batch": position.batch,
         "taken": position.taken,
         "iterators": [bool(files) for files in files_of_ranks],
     }
+
+
+def fit_of(content):
+    """Which `fit` of a program a checkpoint is of, by its manifest; 0 for the first."""
+    return content.get("position", {}).get("fit", 0)
 
 
 def epoch_of(content):
