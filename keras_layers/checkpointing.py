@@ -14,13 +14,19 @@ from tfsparse.checkpoint import dense, manifest, position, restoring, saving, se
 from tfsparse.embedding import protocol
 
 _LONGEST_WAIT_S = 60.0  # until ranks ask whether it is time to save
+_LOCK_WAIT_S = 20.0  # for an earlier process of the training to end
+
+# Of rank 0: `{directory: descriptor}` that keeps other processes out. After a fit that has failed
+# it goes on to the next one.
+_locks = {}
 
 
 class Checkpoint(tf.keras.callbacks.Callback):
     """Saves checkpoints while a model trains; a program that is run again resumes from the newest.
 
     Every rank has it among the callbacks of `fit`. `directory` gets a checkpoint of `tfs.save` in
-    each `step-<n>`; the oldest are removed, and so is what a killed save has left behind.
+    each `step-<n>`; the oldest are removed, and so is what a killed save has left behind. Another
+    process that would keep checkpoints there meanwhile is refused.
 
     Where the first `fit` begins, the newest checkpoint is restored, if there is one, and training
     goes on behind the batch after which it was saved: fewer epochs remain, and batches of the
@@ -57,9 +63,10 @@ class Checkpoint(tf.keras.callbacks.Callback):
         ValueError: an argument is none of these; or `fit` begins and has two of these callbacks, or
             the directory has a checkpoint of another model, a damaged one (see `tfs.restore`), or
             one of a later step than the model's.
-        RuntimeError: `fit` begins and the model has no weights yet; or an epoch has ended and
-            `model.optimizer` has made no step, so that checkpoints have no step to be named by; or
-            data end in the middle of an epoch because those that were trained before are missing.
+        RuntimeError: `fit` begins and the model has no weights yet, or another process keeps
+            checkpoints in the directory; or an epoch has ended and `model.optimizer` has made no
+            step, so that checkpoints have no step to be named by; or data end in the middle of an
+            epoch because those that were trained before are missing.
 
     Example:
         ```python
@@ -116,6 +123,8 @@ class Checkpoint(tf.keras.callbacks.Callback):
             steps = []
             if runtime.rank() == 0:
                 os.makedirs(self._directory, exist_ok=True)
+                if self._directory not in _locks:
+                    _locks[self._directory] = runtime.lock(self._directory, _LOCK_WAIT_S)
                 steps = series.steps_of(self._directory)
         steps = runtime.allgather_object(steps, "checkpoint.steps")[0]
         self._fit += 1
@@ -268,6 +277,8 @@ class Checkpoint(tf.keras.callbacks.Callback):
                 self._save(place, at_end=True)
         self._iterator = None
         self._finish_removal()
+        if self._directory in _locks:
+            os.close(_locks.pop(self._directory))
 
     def _is_complete(self):
         """Whether nothing was left when this epoch began, which Keras begins nevertheless."""

@@ -1,5 +1,9 @@
 """A model with two tables, its batches, and all that a checkpoint must bring back."""
 
+import contextlib
+import subprocess
+import sys
+
 import numpy as np
 import tensorflow as tf
 
@@ -108,3 +112,18 @@ def assert_same(got, wanted, atol=0.0):
 def _place(variable):
     """The name of an optimizer's variable; that of the optimizer may stand before it."""
     return variable.name.split("/")[-3:]
+
+
+@contextlib.contextmanager
+def another_process_in(folder):
+    """Another process has a directory, as one has that saves there."""
+    program = (
+        "import fcntl, os, sys, time; "
+        "fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); "
+        "print('locked', flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", program, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "locked\n"
+        yield
+        process.kill()

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import tfsparse as tfs
-from tests.checkpoint.models import assert_same, make_model, state_of
+from tests.checkpoint.models import another_process_in, assert_same, make_model, state_of
 from tfsparse.checkpoint import series
 from tfsparse.keras_layers import DynamicEmbedding, checkpointing
 
@@ -303,6 +303,19 @@ def test_a_model_that_trains_by_optimizers_of_its_own_is_told(tmp_path):
     model.compile(tfs.DistributedOptimizer(K.optimizers.Adam()), "mse")
     with pytest.raises(RuntimeError, match="trains by optimizers of its own"):
         fit(model, shuffled, [tfs.callbacks.Checkpoint(tmp_path)])
+
+
+def test_two_programs_do_not_keep_checkpoints_in_one_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpointing, "_LOCK_WAIT_S", 0.2)
+    with pytest.raises(Interrupted):
+        fit(small_model(), shuffled, [tfs.callbacks.Checkpoint(tmp_path), Interrupt(12)])
+    fit(small_model(), shuffled, [tfs.callbacks.Checkpoint(tmp_path)])  # the same process may
+    with another_process_in(tmp_path):
+        with pytest.raises(RuntimeError, match="Another process is saving to"):
+            fit(small_model(), shuffled, [tfs.callbacks.Checkpoint(tmp_path)], epochs=4)
+    assert steps_in(tmp_path) == [10, 20, 30]
+    fit(small_model(), shuffled, [tfs.callbacks.Checkpoint(tmp_path)], epochs=4)
+    assert steps_in(tmp_path) == [20, 30, 40]
 
 
 def test_two_of_them_are_refused(tmp_path):

@@ -8,7 +8,15 @@ import tensorflow as tf
 from safetensors.numpy import load_file
 
 import tfsparse as tfs
-from tests.checkpoint.models import assert_same, batch, make_model, state_of, tables_of, train
+from tests.checkpoint.models import (
+    another_process_in,
+    assert_same,
+    batch,
+    make_model,
+    state_of,
+    tables_of,
+    train,
+)
 from tests.hash_order import hash_of
 from tests.keras_layers.models import all_rows
 
@@ -231,3 +239,17 @@ def test_a_path_that_tensorflow_would_read_as_a_pattern_is_refused(tmp_path, nam
     with pytest.raises(ValueError, match="no backslash"):
         tfs.callbacks.Checkpoint(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_processes_do_not_save_to_one_directory(tmp_path):
+    model = make_model()
+    train(model, [0])
+    tfs.save(model, tmp_path)
+    saved = sorted(tmp_path.rglob("*"))
+    with another_process_in(tmp_path):
+        with pytest.raises(RuntimeError, match="Another process is saving to"):
+            tfs.save(model, tmp_path)
+    assert sorted(tmp_path.rglob("*")) == saved
+    train(model, [1])
+    tfs.save(model, tmp_path)
+    assert tfs.restore(model, tmp_path) == 2

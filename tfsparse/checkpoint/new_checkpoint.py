@@ -17,7 +17,8 @@ class NewCheckpoint:
 
     Its files go into a folder of their own, beside those of a checkpoint that is in the directory
     already and stays one until `finish`. If the block of the `with` fails on any rank, it must fail
-    on all, as in `runtime.together`; what was made is then removed.
+    on all, as in `runtime.together`; what was made is then removed. Another process that would save
+    to the directory meanwhile is refused, where the file system can lock.
 
     Args:
         path: the directory, absolute, on a file system that all ranks see. It is made if missing.
@@ -30,6 +31,7 @@ class NewCheckpoint:
     def __init__(self, path):
         self.path, self.folder = path, None
         self._made = []  # by rank 0: folders, innermost first
+        self._lock = None  # of rank 0, on the directory
 
     def __enter__(self):
         """Makes the folder."""
@@ -39,7 +41,10 @@ class NewCheckpoint:
             with runtime.together("new.begin"):
                 if runtime.rank() == 0:
                     self._made = runtime.missing_folders(self.path)
-                    os.makedirs(full)
+                    if self._made:
+                        os.makedirs(self.path, exist_ok=True)
+                    self._lock = runtime.lock(self.path)
+                    os.mkdir(full)
             with runtime.together("new.seen"):
                 if not os.path.isdir(full):
                     raise FileNotFoundError(
@@ -48,6 +53,7 @@ class NewCheckpoint:
                     )
         except BaseException:
             self._discard()
+            self._unlock()
             raise
         return self
 
@@ -55,6 +61,7 @@ class NewCheckpoint:
         """Removes everything if something has failed."""
         if kind is not None:
             self._discard()
+        self._unlock()
 
     def finish(self, content):
         """Makes the checkpoint appear, in the place of one that was there.
@@ -80,7 +87,7 @@ class NewCheckpoint:
 
     def _discard(self):
         """Removes what was made, unless it is a checkpoint, whose very last sync has failed."""
-        if runtime.rank() != 0 or self._is_complete():
+        if runtime.rank() != 0 or self._lock is None or self._is_complete():
             return
         shutil.rmtree(os.path.join(self.path, self.folder), ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -88,6 +95,11 @@ class NewCheckpoint:
         for folder in self._made:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
+
+    def _unlock(self):
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _is_complete(self):
         try:
@@ -107,8 +119,8 @@ def require_empty(path):
 
 
 def has_only_ours(path):
-    """Whether something is a directory with nothing but what saves write."""
-    if not os.path.isdir(path):
+    """Whether something is a directory, and no link to one, with nothing but what saves write."""
+    if os.path.islink(path) or not os.path.isdir(path):
         return False
     names = set(os.listdir(path)) - {manifest.NAME, manifest.ASIDE}
     return all(_is_of_a_save(name) for name in names)

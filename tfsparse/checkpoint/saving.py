@@ -27,7 +27,8 @@ def save(model, directory):
         ValueError: a table has no rows yet because its layer has not been called; or
             `directory` is a URL.
         OSError, tf.errors.OpError: something cannot be written.
-        RuntimeError: another rank failed; it says which, and why.
+        RuntimeError: another rank failed; it says which, and why. Or another process is saving to
+            `directory`.
 
     Example:
         ```python

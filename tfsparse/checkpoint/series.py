@@ -22,7 +22,7 @@ def steps_of(directory):
 def prune(directory, keep):
     """Removes all but the newest `keep` checkpoints (None: none), and those never completed.
 
-    One to which somebody has added something stays.
+    One to which somebody has added something stays, and one that is a link.
 
     Returns:
         A running `threading.Thread`, to be joined: a disk may take long to give space back.

@@ -1,6 +1,6 @@
 """Ranks, and what they say to each other."""
 
-from tfsparse.runtime.files import missing_folders, mounted_path, sync, together
+from tfsparse.runtime.files import lock, missing_folders, mounted_path, sync, together
 from tfsparse.runtime.names import unique_name
 from tfsparse.runtime.ranks import (
     agree,
@@ -27,6 +27,7 @@ __all__ = [
     "init",
     "local_rank",
     "local_size",
+    "lock",
     "missing_folders",
     "mounted_path",
     "rank",

@@ -1,7 +1,9 @@
 """What ranks need to write one directory together."""
 
 import contextlib
+import fcntl
 import os
+import time
 
 from tfsparse.runtime.ranks import agree
 
@@ -54,6 +56,40 @@ def missing_folders(path):
         missing.append(path)
         path = os.path.dirname(path)
     return missing
+
+
+def lock(directory, wait_s=0.0):
+    """Takes a directory for this process, until what is returned is closed or the process ends.
+
+    A file system that cannot lock, as some shared ones, gives it to everybody.
+
+    Args:
+        directory: path; it must exist.
+        wait_s: how long another process may still have it.
+
+    Returns:
+        A descriptor, for `os.close`.
+
+    Raises:
+        RuntimeError: another process has it.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < deadline:
+                time.sleep(0.1)
+                continue
+            os.close(descriptor)
+            raise RuntimeError(
+                f"Another process is saving to '{directory}'. Wait for its end, or end it, or save "
+                "to another directory."
+            ) from None
+        except OSError:
+            pass
+        return descriptor
 
 
 def sync(path):
