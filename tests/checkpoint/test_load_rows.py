@@ -1,5 +1,7 @@
 """tfs.load_rows: pretrained vectors from every kind of file, and what is refused."""
 
+import zipfile
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -211,6 +213,12 @@ def odd(case, folder):
         return file
     if case == "npz for npy":
         return write("npz", ids, vectors, folder), vectors
+    if case == "npz of other things":
+        with zipfile.ZipFile(folder / "x.npz", "w") as archive:
+            archive.writestr("readme.txt", "hello")
+        return folder / "x.npz"
+    if case == "mask":
+        return np.ma.masked_equal(ids, ids[3]), vectors
     if case == "dict":
         return {"ids": ids, "vectors": vectors}
     assert case == "three arrays"
@@ -237,6 +245,8 @@ REFUSED = {
     "truncated npz": (ValueError, "is not a whole .npz file"),
     "flipped npz": (ValueError, "100%.npz' is not a whole .npz file: Bad CRC-32"),
     "npz for npy": (ValueError, "100%.npz' is not a whole .npy file"),
+    "npz of other things": (ValueError, "x.npz' is not a whole .npz file"),
+    "mask": (TypeError, "have no mask"),
     "dict": (ValueError, "a pair .*Received: dict"),
     "three arrays": (ValueError, r"two arrays, .*Received: a \(30,\), b \(30, 4\), c \(30, 4\)"),
 }
@@ -254,6 +264,15 @@ def test_what_is_refused_changes_nothing(case, tmp_path, monkeypatch):
     after = all_rows(table)
     assert sorted(after) == sorted(before)
     assert all(np.array_equal(after[key], before[key]) for key in before)
+
+
+def test_strings_as_pandas_has_them_are_ids():
+    table, other = make_table(), make_table()
+    words, (_, vectors) = ["rot", "grün", "blau"], vectors_of(3)
+    tfs.load_rows(table, (np.array(words, object), vectors))
+    tfs.load_rows(other, (tf.constant(words), vectors))
+    for loaded in (table, other):
+        np.testing.assert_array_equal(loaded.lookup(words), vectors)
 
 
 @pytest.mark.parametrize("table", ["words", DynamicEmbedding(DIM)])

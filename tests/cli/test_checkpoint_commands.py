@@ -407,6 +407,19 @@ def test_a_reshard_that_fails_anywhere_leaves_nothing(saved, tmp_path, monkeypat
     assert faults(tmp_path / target) == []
 
 
+# all
+
+
+@pytest.mark.parametrize("command", ["inspect A", "diff A B"])
+def test_who_reads_may_stop(saved, command):
+    command = command.replace("A", str(saved / "three")).replace("B", str(saved / "five"))
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([COMMAND, *command.split()], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 # diff
 
 

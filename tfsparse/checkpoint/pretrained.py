@@ -190,7 +190,11 @@ def _array(array_or_path):
         path = os.fsdecode(array_or_path)
         with _reading(path, "npy"):
             return np.lib.format.open_memmap(path, mode="r"), _digest(path)
+    if np.ma.is_masked(array_or_path):
+        raise TypeError("`file_or_arrays`: ids and vectors have no mask. Leave masked rows out.")
     array = np.asarray(array_or_path)
+    if array.dtype == object and all(isinstance(value, (str, bytes)) for value in array.flat):
+        array = np.array(array.tolist())  # strings as pandas has them
     if runtime.size() == 1:
         return array, ""
     content = np.ascontiguousarray(array).data.cast("B") if array.size else b""
@@ -202,7 +206,7 @@ def _reading(path, form):
     """Names the file in what numpy says of it."""
     try:
         yield
-    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+    except (zipfile.BadZipFile, EOFError, KeyError, ValueError) as error:
         raise ValueError(f"'{path}' is not a whole .{form} file: {error}.") from error
 
 

@@ -1,7 +1,10 @@
 """What the commands for checkpoints share."""
 
 import os
+import signal
 import sys
+
+_STATUS_OF_SIGPIPE = 128 + signal.SIGPIPE  # as shells give it
 
 
 def run(work, arguments, failed):
@@ -26,7 +29,12 @@ def run(work, arguments, failed):
         print(f"{error}\nSee what `tfsparse doctor` says.", file=sys.stderr)
         return failed
     try:
-        return work(arguments)
+        status = work(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # who reads has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _STATUS_OF_SIGPIPE
     except (ValueError, OSError, RuntimeError, tf.errors.OpError) as error:
         told = getattr(error, "message", None) or str(error)
         print(f"tfsparse {arguments.command}: {told}", file=sys.stderr)
